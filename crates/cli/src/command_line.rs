@@ -91,13 +91,13 @@ pub enum Command {
     Serve(serve::ServeArgs),
 }
 
-/// Reads the command line and does what it says. Gives the exit code.
+/// Runs the command on the command line. Returns the exit code.
 pub fn run(arguments: Vec<OsString>) -> Outcome<u8> {
     let command = parse(arguments)?;
     let is_check = matches!(command, Some(Command::Fsck(_)));
     let code = command.map_or(Ok(exit::SUCCESS), call)?;
     let Err(failure) = output::finish() else { return Ok(code) };
-    // The work is done, and its own code says more than that nobody could read of it.
+    // The work is done, and its own exit code matters more than the failed output.
     tell!("oncefs: {}", failure.message);
     Ok(if is_check { code | exit::FSCK_OPERATIONAL } else { code.max(failure.code) })
 }
@@ -131,7 +131,7 @@ fn call(command: Command) -> Outcome<u8> {
     Ok(exit::SUCCESS)
 }
 
-/// Reads the command line. `None`: help or the version was asked for, and printed.
+/// Parses the command line. `None`: it asked for help or the version, which was printed.
 fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
     let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
     let parsed = match called_as.to_str() {
@@ -162,7 +162,7 @@ fn for_any_fuse(command: Command) -> Command {
     }
 }
 
-/// Help goes to stdout; anything else becomes one line.
+/// Prints help to stdout. Any other error becomes one line.
 fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outcome<Option<Command>> {
     use clap::error::ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
     let command = command_name(called_as, arguments);
@@ -200,8 +200,8 @@ impl Cli {
     }
 }
 
-/// The exit code for a wrong command line: 2, or what the callers of a helper expect. fsck's codes are those of fsck(8) under
-/// both names: scripts of init systems tell them apart.
+/// The exit code for a wrong command line: 2, or the code that callers of a helper expect. fsck uses the codes of
+/// fsck(8) under both names, because init scripts distinguish them.
 fn usage_code(called_as: &str, command: Option<&str>) -> u8 {
     match (command, called_as.contains('.')) {
         (Some("fsck"), _) => exit::FSCK_USAGE,

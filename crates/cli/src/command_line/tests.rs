@@ -1,4 +1,4 @@
-//! What the command line takes, under all its names, and how it says what is wrong.
+//! The arguments that the command line accepts under all its names, and its error messages.
 
 use super::*;
 

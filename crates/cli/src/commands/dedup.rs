@@ -68,7 +68,7 @@ pub struct DedupArgs {
     pub json: bool,
 }
 
-/// Does what was asked for.
+/// Runs the command.
 pub fn run(arguments: DedupArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
     let target = shown(&arguments.target);
@@ -140,8 +140,8 @@ fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
     }
 }
 
-/// The figures before or after the work. More blocks become references than are freed: a copy with three references is
-/// freed only when all three have moved.
+/// The figures before or after the work. The work moves more references than it frees blocks: a copy with three
+/// references is freed only when all three have moved.
 struct Figures {
     status: DedupStatus,
     saved_bytes: u64,
@@ -159,7 +159,7 @@ fn summary(before: &Figures, after: &Figures) -> String {
     format!("examined {examined} blocks, {remapped} of them are now shared: {saved} saved")
 }
 
-/// What sharing saves with what was found while writing, which the work does not find again.
+/// The total that sharing saves, including duplicates found while writing, which the work does not find again.
 fn in_all(after: &Figures) -> String {
     format!("with what was found before, sharing saves {} in all", Size(after.saved_bytes))
 }
@@ -172,7 +172,7 @@ struct Step {
     total: u64,
 }
 
-/// How much there is to do: the most that was ever left, because writes add to it meanwhile.
+/// The amount of work: the largest backlog seen, because writes add to it meanwhile.
 #[derive(Debug, Default)]
 struct Backlog {
     blocks_max: u64,

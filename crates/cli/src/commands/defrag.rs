@@ -65,9 +65,9 @@ pub struct DefragArgs {
 /// Space that may be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// A share of what is available, 0 to 100.
+    /// A share of the available space, 0 to 100.
     Percent(u64),
 }
 
@@ -178,7 +178,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// One file, part by part, until `goes_on` returns false.
+    /// Defragments one file part by part, until `goes_on` returns false.
     fn defragment(&mut self, file: &File, goes_on: &mut dyn FnMut(u64) -> bool) -> Outcome<DefragOutcome> {
         let mut outcome = DefragOutcome { next: Some(0), ..DefragOutcome::default() };
         while let Some(from) = outcome.next {
@@ -197,7 +197,8 @@ impl Work<'_> {
         Ok(outcome)
     }
 
-    /// A part of a file. If there was no room, tries again after a commit: what moved has left some.
+    /// Defragments a part of a file. If there was no room, tries again after a commit, which frees the places of moved
+    /// blocks.
     fn part(&mut self, file: &File, from: u64) -> Outcome<DefragOutcome> {
         let first = self.ask(file, from)?;
         if self.arguments.dry_run || first.left.no_free_run == 0 || first.blocks_moved == 0 {
@@ -225,7 +226,7 @@ impl Work<'_> {
         Ok(outcome)
     }
 
-    /// A file that fails does not stop the others, unless the mount itself is gone.
+    /// Notes the error of a file. It does not stop the others, unless the mount itself is gone.
     fn note_error(&mut self, file: &File, error: Failure) -> Outcome {
         match file.place.hold() {
             // Deleted since.
@@ -288,13 +289,13 @@ fn extents(outcome: &DefragOutcome) -> String {
     format!("{} extents before, {} after", outcome.extents_before, outcome.extents_after)
 }
 
-/// Extents that could be fewer and are not.
+/// Extents that could be merged but were not.
 fn left(outcome: &DefragOutcome) -> u64 {
     let left = &outcome.left;
     left.space_limit + left.no_free_run + left.changed + left.damaged
 }
 
-/// Why there are as many extents as there are, and what helps.
+/// The reasons for the number of extents, with remedies.
 fn reasons(outcome: &DefragOutcome) -> Vec<String> {
     let left = &outcome.left;
     let reasons = [

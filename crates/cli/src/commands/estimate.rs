@@ -27,7 +27,7 @@ use reading::Reader;
 use report::{LeftOut, Report};
 use seen::SEEN_SHARE;
 
-/// With less a sample would tell too little.
+/// With less memory the sample would be too small.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
 
 /// Arguments of `estimate`.
@@ -67,7 +67,7 @@ pub struct EstimateArgs {
     pub one_file_system: bool,
 }
 
-/// Reads everything and says what a volume would save. Returns the exit code.
+/// Reads everything and prints what a volume would save. Returns the exit code.
 pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
     let ended = EndSignals::block().end_process("the estimate was cancelled", exit::CANCELLED);
     ended.or_fail(exit::FAILED)?;
@@ -126,7 +126,7 @@ fn check(arguments: &EstimateArgs) -> Outcome {
     Ok(())
 }
 
-/// How much there seems to be to read: progress is shown against it.
+/// The estimated number of bytes to read, for the display of progress.
 fn bytes_in(paths: &[PathBuf], seen_bytes_max: u64, progress: &mut Progress) -> u64 {
     let mut sum = 0_u64;
     go_through(paths, seen_bytes_max, &mut |_, met| {
@@ -138,7 +138,7 @@ fn bytes_in(paths: &[PathBuf], seen_bytes_max: u64, progress: &mut Progress) -> 
     sum
 }
 
-/// The key of the tags: nobody can prepare files that an estimate takes for equal.
+/// The key of the tags. It is random, so an attacker cannot prepare files that an estimate takes for equal.
 fn random_secret() -> std::io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut secret)?;

@@ -25,7 +25,7 @@ use render::Rule;
 use sharers::{Others, Sharers};
 use sums::Sums;
 
-/// Runs whose names are searched together: each search reads all maps.
+/// Runs whose names are searched together, because each search reads all maps.
 const RUNS_AT_A_TIME: usize = 16_384;
 
 /// Most rows to collect before they are printed.
@@ -86,7 +86,7 @@ pub fn run(arguments: ExplainArgs) -> Outcome {
     Ok(())
 }
 
-/// Writes back what the kernel still holds of the file. Returns its inode number.
+/// Writes the file's dirty pages back. Returns its inode number.
 fn written_out(file: &InMount) -> Outcome<u64> {
     let doing = || format!("cannot read {}", shown(&file.path));
     let about = file.held.about().or_fail_doing(exit::FAILED, doing())?;

@@ -30,10 +30,10 @@ use findings::Findings;
 /// Memory for caches during a check. Sorting takes up to 128 MiB more.
 const CHECK_MEMORY: u64 = 64 << 20;
 
-/// Places in files that are named, of damaged blocks.
+/// Most places in files that are listed for damaged blocks.
 const PLACES_MAX: usize = 1_000;
 
-/// Bytes of names that are kept for the report.
+/// Bytes of names kept for the report.
 const NAMES_BYTES_MAX: usize = 16 << 20;
 
 /// Arguments of `fsck`.
@@ -120,7 +120,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     holders::refuse_held(&parts, exit::FSCK_OPERATIONAL)?;
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
     confine_check(&volume, &parts);
-    // Nothing is lost: the next repair does what this one did not commit.
+    // Ending now loses nothing: the next repair does what this one did not commit.
     let ended = EndSignals::block().end_process("the check was cancelled", exit::FSCK_CANCELLED);
     ended.or_fail(exit::FSCK_OPERATIONAL)?;
     let salvaged =
@@ -138,7 +138,7 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     Ok(findings.exit_code())
 }
 
-/// What is mounted there is no volume, and mkfs is no advice.
+/// Refuses a mount point: it is not a volume, and the advice to run mkfs would be wrong.
 fn refuse_mount_point(path: &Path) -> Outcome {
     let mount = mount_table::at(path).or_fail(exit::FSCK_OPERATIONAL)?.filter(Mount::is_oncefs);
     let Some(Mount { dir, source, .. }) = mount else { return Ok(()) };
@@ -171,7 +171,7 @@ fn cut_told(cut: &CutLog) -> String {
     )
 }
 
-/// Damage that prevents opening the volume is an error left; anything else means that the check could not run.
+/// Damage that prevents opening the volume counts as an error left. Any other error means that the check could not run.
 fn cannot_check(error: &oncefs_fs::Error) -> Failure {
     let code = match error {
         oncefs_fs::Error::Engine(Error::Corrupt { .. }) => exit::FSCK_ERRORS_LEFT,
@@ -220,7 +220,7 @@ fn examine_open(
     findings.add_fixed(files.mended, mended);
     findings.add_left(files.left, left);
     if left > 0 && limit.is_none() {
-        // What hangs on a damaged file cannot be told from what is damaged itself.
+        // Faults that follow from a damaged file cannot be told from damage of their own.
         return Ok(());
     }
     if let Some(limit) = limit {
@@ -238,7 +238,7 @@ fn examine_open(
     Ok(())
 }
 
-/// Repairs blocks, then names. Returns what was lost.
+/// Repairs blocks, then names. Returns the losses.
 fn repair(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
     let mut progress = Progress::new();
     let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
@@ -301,7 +301,7 @@ fn file_named(names: &FileNames) -> String {
     if names.is_empty() { format!("inode {}, which has no name", ino.0) } else { shown_all(&names, *more).to_string() }
 }
 
-/// Names by map, until there are more than anybody reads.
+/// Names by map, up to the bound for a report.
 fn names_of(store: &Store, mut maps: BTreeSet<MapId>) -> oncefs_fs::Result<BTreeMap<MapId, FileNames>> {
     let (mut names, mut bytes) = (BTreeMap::new(), 0);
     while let Some(found) = names_of_maps(store, &maps, &|| true)? {

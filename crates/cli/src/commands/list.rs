@@ -45,7 +45,7 @@ pub fn run(arguments: &ListArgs) -> Outcome {
     Ok(())
 }
 
-/// Of a mounted volume: held, stored and available bytes.
+/// Held, stored and available bytes of a mounted volume.
 fn sizes(volume: &Volume) -> Option<[u64; 3]> {
     match &volume.state {
         State::Mounted(now) => Some([now.held_bytes(), now.stored_bytes(), now.space("available_bytes")]),

@@ -12,7 +12,7 @@ use crate::figures::volumes::{State, Volume, Where, all, of};
 use crate::names::shown;
 use crate::replace::replace;
 
-/// Everybody may read the file: the exporter is not root.
+/// All users may read the file, because the exporter is not root.
 const MODE: u32 = 0o644;
 
 /// Arguments of `metrics`.

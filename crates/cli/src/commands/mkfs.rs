@@ -19,13 +19,14 @@ use crate::process::{holders, setup};
 use crate::profiles;
 use crate::size::Size;
 
-/// The data area's share of the host's free space when no size is given: the rest is for table, records and log.
+/// The data area's default share of the host's free space. The rest is for the table, records and log.
 const DEFAULT_SHARE: (u64, u64) = (15, 16);
 
 /// Default sizes are whole MiB.
 const DEFAULT_STEP: u64 = 1 << 20;
 
-/// The log's share of the data area, between bounds. More would replay longer after a crash than a mount may take.
+/// The log's share of the data area, between bounds. Replaying a larger log after a crash would take longer than a
+/// mount may.
 const LOG_SHARE_OF_DATA: u64 = 16;
 const LOG_BYTES_MIN: u64 = 8 << 20;
 const LOG_BYTES_MAX: u64 = 64 << 20;
@@ -87,8 +88,8 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     Ok(())
 }
 
-/// Confines this process to the volume's directory, which it creates for that, and the device. Does not touch a
-/// directory that is already in use.
+/// Confines this process to the device and the volume's directory, which it creates first. Does not touch a directory
+/// that is already in use.
 fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
     if place == Place::Taken {
         return Ok(());
@@ -123,12 +124,12 @@ fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
     }
 }
 
-/// What was at the volume's path before: a failed mkfs restores it, so that it does not block the next one.
+/// The state of the volume's path before mkfs. A failed mkfs restores it, so that it does not block the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Free,
     EmptyDirectory,
-    /// By a mkfs that did not end, or that is still at work. The next one goes on from what this one leaves.
+    /// Left by an interrupted mkfs, or in use by a running one. The next mkfs continues from there.
     Begun,
     Taken,
 }
@@ -179,7 +180,7 @@ fn default_log(data_bytes: Option<u64>) -> u64 {
     data_bytes.map_or(LOG_BYTES_MAX, |bytes| (bytes / LOG_SHARE_OF_DATA).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX))
 }
 
-/// What the file system that will hold `volume` has free.
+/// The free space of the file system that will hold `volume`.
 fn free_space_at(volume: &Path) -> Outcome<u64> {
     let place = existing_ancestor(volume).or_fail_doing(exit::FAILED, shown(volume))?;
     let c_place = std::ffi::CString::new(place.as_os_str().as_bytes()).or_fail(exit::FAILED)?;
@@ -199,7 +200,7 @@ fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {
     existing.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-/// Refuses anything but a block device, and one that somebody holds, before anything is created.
+/// Refuses anything but a block device, and a device in use, before anything is created.
 fn check_device(device: &Path) -> Outcome {
     let shown = shown(device);
     let kind =

@@ -1,4 +1,4 @@
-//! `oncefs mount`: checks volume and mount point, starts the daemon and waits until the mount is there.
+//! `oncefs mount`: checks volume and mount point, starts the daemon and waits for the mount.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -28,7 +28,7 @@ use crate::process::{descriptors, holders, setup};
 /// If opening a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// The environment variables that the daemon keeps: where systemd listens, and the time zone.
+/// The environment variables that the daemon keeps: systemd's socket and the time zone.
 const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
 
 const MOUNT_EXAMPLES: &str = "\
@@ -144,8 +144,8 @@ pub fn run(arguments: MountArgs) -> Outcome {
         return remount(&arguments.dir, &options);
     }
     if options.nofail && matches!(arguments.volume.try_exists(), Ok(false)) {
-        // As for a device that is not there: whoever starts the machine without it means to. One that cannot be looked at
-        // may be there, so that is an error.
+        // As for a missing device: an administrator who starts the machine without it intends that. A volume that
+        // cannot be read may exist, so that is an error.
         return Ok(());
     }
     let task = Task { volume: volume(&arguments.volume)?, dir: mount_point(&arguments)?, options };
@@ -227,7 +227,7 @@ fn remove_dead(dead: &mount_table::Mount, volume: &Path) -> Outcome {
     oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {dir}"))
 }
 
-/// A mount must not hide its own volume or be inside it: the daemon would wait for itself.
+/// Refuses a mount that hides its own volume or lies inside it: the daemon would wait for itself.
 fn check_places(task: &Task) -> Outcome {
     if mount_table::overlap(&task.volume, &task.dir) {
         let text = format!(
@@ -278,8 +278,8 @@ fn await_ready(mut daemon: Child) -> Outcome {
     }
 }
 
-/// Changes the flags and settings of a mount, and names the options that a mount cannot change. mount(8) passes those of
-/// fstab too, so they are no error.
+/// Changes the flags and settings of a mount, and names the options that a remount cannot change. These are not an
+/// error, because mount(8) passes the options of fstab too.
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
     let mount = mount_table::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mount_table::Mount::is_oncefs);

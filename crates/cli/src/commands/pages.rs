@@ -1,4 +1,4 @@
-//! `oncefs pages`: writes manual pages and completions, which packages have, from the definitions of the command line.
+//! `oncefs pages`: writes manual pages and completions for packages, from the definitions of the command line.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::commands::mount::MountHelper;
 use crate::failure::{OrFail, Outcome, exit};
 use crate::names::shown;
 
-/// Other names of commands, each with the page that it is described in.
+/// Other names of commands, each with its manual page.
 const HELPERS: [(&str, &str); 5] = [
     ("mount.fuse.oncefs", "mount.oncefs"),
     ("mkfs.oncefs", "oncefs-mkfs"),
@@ -66,7 +66,7 @@ fn write_pages(dir: &Path, mut oncefs: Command) -> io::Result<()> {
     HELPERS.iter().try_for_each(|(name, page)| write_reference(name, page))
 }
 
-/// A page that is another one.
+/// A page that refers to another one.
 fn reference(page: &str) -> String {
     format!(".so man{SECTION}/{page}.{SECTION}\n")
 }
@@ -91,7 +91,7 @@ fn write_page(dir: &Path, name: &str, mut command: Command) -> io::Result<()> {
     fs::write(dir.join(format!("{name}.{SECTION}")), page)
 }
 
-/// A section of text with tables and examples, whose lines stay lines.
+/// A section of text with tables and examples, which keeps its line breaks.
 fn as_it_stands(title: &str, text: &str) -> Roff {
     let mut section = Roff::new();
     section.control("SH", [title]).control("nf", []).text([roman(text)]).control("fi", []);

@@ -1,7 +1,7 @@
 //! `oncefs policy`: sets or shows how files and directories are deduplicated.
 //!
-//! A policy is an extended attribute, set by system calls like any other: owners may set it without root, and programs
-//! that copy attributes copy it. Only the daemon knows the effective policy that follows from it.
+//! A policy is an extended attribute, and is set by the usual system calls. Owners may set it without root, and
+//! programs that copy attributes copy it. Only the daemon knows the effective policy that follows from it.
 
 mod set;
 
@@ -107,7 +107,7 @@ fn text_of(policy_override: Option<&str>) -> &str {
     policy_override.unwrap_or(NONE)
 }
 
-/// Does what was asked for. Returns the exit code.
+/// Runs the command. Returns the exit code.
 pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
     match arguments.what {
         What::Set(SetArgs { path, policy: Requested(policy_override) }) => {

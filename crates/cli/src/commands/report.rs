@@ -1,6 +1,7 @@
 //! `oncefs report`: what a mounted volume holds, stores and shares, as one page of HTML without outside resources.
 //!
-//! Goes through all files once, and through all maps for partners and for runs. Memory is bounded by the aggregates, whatever the number of files.
+//! Goes through all files once, and through all maps for partners and for runs. Memory is bounded by the aggregates,
+//! for any number of files.
 
 mod collect;
 mod facts;
@@ -32,7 +33,7 @@ use crate::text::unix_seconds;
 use collect::Collected;
 use facts::Facts;
 
-/// The report names everybody's files, so only its owner reads it.
+/// The report names the files of all users, so only its owner may read it.
 const MODE: u32 = 0o600;
 
 /// Arguments of `report`.
@@ -60,7 +61,7 @@ pub fn run(arguments: &ReportArgs) -> Outcome {
     let file = Some(&*arguments.output).filter(|file| *file != Path::new("-"));
     let doing = || format!("cannot write {}", shown(&arguments.output));
     if let Some(file) = file {
-        // Before the work, which may take long.
+        // Checked before the work, which may take long.
         can_be_replaced(file).or_fail_doing(exit::FAILED, doing())?;
     }
     let daemon = Daemon::find(&arguments.target)?;

@@ -1,4 +1,4 @@
-//! `oncefs revive`: mounts again what a dead daemon left, as fstab says.
+//! `oncefs revive`: mounts again the mounts that dead daemons left, as fstab says.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -16,11 +16,11 @@ use crate::mounting::fstab::{self, Entry, FSTAB};
 use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
 
-/// A daemon that dies this often within [`TRIES_WITHIN`] is left dead: mounting it once more would hide what kills it.
+/// A daemon that dies this often within [`TRIES_WITHIN`] is left dead: mounting it again would hide the cause.
 const TRIES_MAX: usize = 5;
 const TRIES_WITHIN: Duration = Duration::from_secs(600);
 
-/// How long a look waits for mount(8).
+/// How long one round waits for mount(8).
 const MOUNT_SECONDS: u64 = 60;
 
 /// Arguments of `revive`.
@@ -65,13 +65,14 @@ pub fn run(arguments: ReviveArgs) -> Outcome {
     }
 }
 
-/// What the look before had not to say. Only the messages of one look are kept: what comes back is said again.
+/// The messages that the last round did not have. Only the last round's messages are kept, so a message that returns is
+/// printed again.
 fn news(told: &mut HashSet<String>, messages: Vec<String>) -> Vec<String> {
     let before = std::mem::replace(told, messages.iter().cloned().collect());
     messages.into_iter().filter(|message| !before.contains(message)).collect()
 }
 
-/// A daemon that is killed may take a while to let go of its volume.
+/// Repeats a few rounds, because a killed daemon may take a while to release its volume.
 fn once(reviver: &mut Reviver) -> Outcome {
     const LOOKS: usize = 10;
     let mut failures = reviver.look()?;
@@ -90,16 +91,16 @@ fn once(reviver: &mut Reviver) -> Outcome {
 }
 
 struct Reviver {
-    /// The mount points to look at; none: all.
+    /// The mount points to check. Empty: all.
     dirs: Vec<PathBuf>,
     fstab: PathBuf,
-    /// When each mount point was mounted again.
+    /// The times at which each mount point was mounted again.
     tries: HashMap<PathBuf, Vec<Instant>>,
-    /// Questions by device numbers that were not answered yet: a mount whose daemon hangs is asked once.
+    /// Unanswered questions, by device number: a mount whose daemon hangs is asked once.
     questions: HashMap<String, Receiver<bool>>,
-    /// What was detached and is to be mounted: mount points and volumes.
+    /// Detached mounts that are to be mounted again: mount points and volumes.
     owed: BTreeMap<PathBuf, PathBuf>,
-    /// Runs of mount(8) that did not end yet, by mount points.
+    /// Runs of mount(8) under way, by mount point.
     mounting: HashMap<PathBuf, Mounting>,
 }
 
@@ -113,7 +114,7 @@ impl Reviver {
         Ok(Self { dirs, fstab: arguments.fstab, tries, questions, owed, mounting })
     }
 
-    /// Mounts every dead mount again. Why some could not be.
+    /// Mounts every dead mount again. Returns the failures.
     fn look(&mut self) -> Outcome<Vec<String>> {
         let mounts = mount_table::all().or_fail_doing(exit::FAILED, "cannot read the mount table")?;
         let is_meant = |mount: &Mount| mount.is_oncefs() && (self.dirs.is_empty() || self.dirs.contains(&mount.dir));
@@ -137,8 +138,8 @@ impl Reviver {
         Ok(failures)
     }
 
-    /// The mounts whose daemon is gone. Each is asked by a thread of its own: one whose daemon hangs answers nothing, and
-    /// must not keep the others dead.
+    /// The mounts whose daemon is gone. A thread of its own asks each: a mount whose daemon hangs does not answer, and
+    /// must not delay the others.
     fn dead(&mut self, mounts: Vec<Mount>) -> Vec<Mount> {
         const PATIENCE: Duration = Duration::from_secs(2);
         self.questions.retain(|device, _| mounts.iter().any(|mount| mount.device == *device));
@@ -161,7 +162,7 @@ impl Reviver {
         mounts.into_iter().filter(|mount| is_dead(mount)).collect()
     }
 
-    /// Detaches a dead mount that fstab names: from here on it is owed.
+    /// Detaches a dead mount that fstab names. From then on it is in `owed`.
     fn detach(&mut self, mount: &Mount, entries: &[Entry]) -> Result<(), String> {
         let (dir, volume) = (shown(&mount.dir), shown(&mount.source));
         if !entries.iter().any(|entry| mount_table::resolve(&entry.dir).is_ok_and(|at| at == mount.dir)) {
@@ -170,7 +171,7 @@ impl Reviver {
                 shown(&self.fstab)
             ));
         }
-        // Somebody else may have mounted something there since.
+        // Another process may have mounted something there since.
         if mount_table::at(&mount.dir).ok().flatten().is_none_or(|top| top.device != mount.device) {
             return Ok(());
         }
@@ -186,7 +187,7 @@ impl Reviver {
         Ok(())
     }
 
-    /// Waits until what is owed is mounted. What cannot be mounted stays owed, and so does what takes longer.
+    /// Mounts a volume from `owed` and waits for the end. A mount that fails or takes longer stays in `owed`.
     fn mount(&mut self, dir: &Path, volume: &Path) -> Result<(), String> {
         let Some(run) = self.mounting.get(dir).and_then(Mounting::outcome) else {
             return Err(format!("mount has not mounted {} within {MOUNT_SECONDS} s and goes on", shown(dir)));
@@ -211,8 +212,8 @@ fn mount_command(fstab: &Path, dir: &Path) -> Command {
     command
 }
 
-/// A run of mount(8). A thread waits for it, so that one that hangs keeps nothing else; it is never killed, because a
-/// long recovery has to be made at some time.
+/// A run of mount(8). A thread waits for it, so that a hanging run does not delay others. It is never killed, because a
+/// long recovery must be completed at some time.
 struct Mounting {
     until: Instant,
     outcome: Receiver<io::Result<Output>>,
@@ -223,7 +224,7 @@ impl Mounting {
         let (say, outcome) = mpsc::channel();
         let failed = say.clone();
         let run = move || {
-            // Nobody listens if it was mounted by somebody else.
+            // The receiver is gone if another process mounted it.
             let _ = say.send(command.output());
         };
         if let Err(error) = thread::Builder::new().name("mount".into()).spawn(run) {
@@ -232,22 +233,22 @@ impl Mounting {
         Self { until: Instant::now() + Duration::from_secs(MOUNT_SECONDS), outcome }
     }
 
-    /// How it ended, waited for until its time is over. None: it has not.
+    /// The outcome, waited for until the deadline. None: it has not ended.
     fn outcome(&self) -> Option<io::Result<Output>> {
         self.outcome.recv_timeout(self.until.saturating_duration_since(Instant::now())).ok()
     }
 
-    /// Whether it has ended, if nobody needs to know how.
+    /// Whether it has ended, for callers that do not need the outcome.
     fn has_ended(&self) -> bool {
         !matches!(self.outcome.try_recv(), Err(mpsc::TryRecvError::Empty))
     }
 }
 
-/// Whether a mount's daemon is gone, to be answered once. None: there is no thread to ask with.
+/// Asks once whether a mount's daemon is gone. None: no thread could be started.
 fn ask(mount: Mount) -> Option<Receiver<bool>> {
     let (say, answer) = mpsc::channel();
     let ask = move || {
-        // The other end is gone where the answer comes too late.
+        // The receiver is gone if the answer comes too late.
         let _ = say.send(mount.is_dead());
     };
     thread::Builder::new().name("ask".into()).spawn(ask).ok().map(|_| answer)

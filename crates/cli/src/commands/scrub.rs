@@ -74,7 +74,7 @@ pub struct ScrubArgs {
     pub json: bool,
 }
 
-/// Does what was asked for. Returns the exit code.
+/// Runs the command. Returns the exit code.
 pub fn run(arguments: ScrubArgs) -> Outcome<u8> {
     let daemon = Daemon::find(&arguments.target)?;
     let target = shown(&arguments.target);
@@ -111,7 +111,7 @@ fn command(daemon: &Daemon, command: ScrubCommand) -> Outcome {
     daemon.ask(Request::Scrub { command })
 }
 
-/// Shows the pass until its end. A signal ends only the display.
+/// Shows progress until the scrub ends. A signal ends only the display.
 fn wait(daemon: &Daemon, target: &Path, json: bool) -> Outcome<u8> {
     let signals = EndSignals::block();
     let mut progress = Progress::new();

@@ -1,4 +1,4 @@
-//! `oncefs stats`: ten lines about a mounted volume, all its figures, or what these mean.
+//! `oncefs stats`: ten lines about a mounted volume, all its figures, or their meanings.
 
 mod details;
 pub mod fragmentation;

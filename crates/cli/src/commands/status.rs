@@ -38,7 +38,7 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// Shows how volumes are. Gives the exit code.
+/// Shows the state of volumes. Returns the exit code.
 pub fn run(arguments: &StatusArgs) -> Outcome<u8> {
     let volumes: Vec<Volume> = match &arguments.targets[..] {
         [] => all(&arguments.places)?,
@@ -57,7 +57,7 @@ pub fn run(arguments: &StatusArgs) -> Outcome<u8> {
     Ok(code)
 }
 
-/// What needs attention counts more than what is unknown.
+/// The order of exit codes: a need for attention outranks an unknown state.
 fn rank(code: u8) -> u8 {
     match code {
         exit::SUCCESS => 0,
@@ -66,7 +66,7 @@ fn rank(code: u8) -> u8 {
     }
 }
 
-/// What is to be said of a volume.
+/// The answer about a volume.
 struct Answer<'a> {
     volume: &'a Volume,
     findings: Result<Vec<Finding>, String>,

@@ -15,7 +15,7 @@ pub struct SyncArgs {
     pub target: PathBuf,
 }
 
-/// Makes everything written so far durable: what the kernel still holds goes to the daemon first.
+/// Makes everything written so far durable. The kernel's dirty pages go to the daemon first.
 pub fn run(arguments: SyncArgs) -> Outcome {
     let daemon = Daemon::find(&arguments.target)?;
     daemon.write_back()?;

@@ -21,7 +21,7 @@ use crate::mounting::mount_table;
 use crate::names::shown;
 use crate::process::signals::EndSignals;
 
-/// How long a key, a new size or a signal may wait for its effect.
+/// How long a key, a new terminal size or a signal may wait for its effect.
 const POLL: Duration = Duration::from_millis(100);
 
 /// The size of the frame that --once prints: that of the smallest terminal in use.
@@ -67,13 +67,14 @@ pub fn run(arguments: &TopArgs) -> Outcome {
     let moments = watch(daemon, every)?;
     let terminal = ratatui::try_init();
     let shown = terminal.and_then(|mut terminal| show(&mut terminal, history, &moments, &signals));
-    // Whatever happened, the terminal is as it was before anything is said.
+    // The terminal is restored in any case before a message is printed.
     let restored = ratatui::try_restore();
     shown.or_fail_doing(exit::FAILED, "cannot use the terminal")??;
     restored.or_fail_doing(exit::FAILED, "cannot restore the terminal")
 }
 
-/// The figures of now. A daemon that ends while it is asked may hang up in any way; that it was unmounted says more.
+/// The present figures. A daemon that ends during the request may hang up in any way, so the error reports an unmounted
+/// volume instead.
 fn moment(daemon: &Daemon) -> Outcome<Moment> {
     let snapshot = Snapshot::take(daemon).map_err(|failure| match mount_table::of_volume(&daemon.volume) {
         Ok(None) => Failure::new(exit::FAILED, format!("{} was unmounted meanwhile", shown(&daemon.volume))),
@@ -82,7 +83,7 @@ fn moment(daemon: &Daemon) -> Outcome<Moment> {
     Ok(Moment { snapshot, at: Instant::now() })
 }
 
-/// Asks the daemon on a thread of its own: one that hangs keeps no key waiting.
+/// Asks the daemon on a thread of its own, so that a daemon that hangs does not block the keys.
 fn watch(daemon: Daemon, every: Duration) -> Outcome<Receiver<Outcome<Moment>>> {
     let (sender, moments) = channel();
     let ask = move || send_moments(&daemon, every, &sender);

@@ -61,7 +61,7 @@ fn word(text: &str) -> Result<Word, String> {
     }
 }
 
-/// What only a mount can set.
+/// Options that only a mount can set.
 const MOUNT_OPTIONS: [&str; 8] =
     ["memory", "profile", "transport", "threads", "max_write", "loglevel", "logfile", "data"];
 
@@ -110,7 +110,7 @@ fn sorted(words: Vec<Word>) -> Outcome<(Vec<String>, Vec<Setting>)> {
 
 type Values = BTreeMap<String, String>;
 
-/// What the settings are, and what the profile has.
+/// The present settings and those of the profile.
 struct Seen {
     now: Values,
     of_profile: Values,
@@ -121,7 +121,7 @@ impl Seen {
         self.now.get(name).map_or_else(|| "-".into(), |value| readable(name, value))
     }
 
-    /// The profile's value, where another is set.
+    /// The profile's value, if the present one differs.
     fn profile_value(&self, name: &str) -> Option<String> {
         let (now, own) = (self.now.get(name)?, self.of_profile.get(name)?);
         (now != own).then(|| readable(name, own))
@@ -138,7 +138,7 @@ impl Seen {
         Value::Object(described.collect::<Map<_, _>>())
     }
 
-    /// Every setting in a line.
+    /// Every setting, in a line each.
     fn table(&self) -> String {
         let mut table = Table::of([Column::left(0); 3]).with_head(&["setting", "value", "the profile has"]);
         for (name, ..) in settings::descriptions() {
@@ -160,7 +160,7 @@ impl Seen {
     }
 }
 
-/// What was set, old and new.
+/// The changed settings with their old and new values.
 fn changes(names: &[String], tuned: &Tuned) -> String {
     let shown = |values: &Values, name: &str| values.get(name).map_or_else(|| "-".into(), |v| readable(name, v));
     let named = tuned.after.keys().filter(|name| names.contains(name));

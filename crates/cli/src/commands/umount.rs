@@ -22,8 +22,8 @@ use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
 use crate::process::{descriptors, setup};
 
-/// Who is about to let go of a mount has done so by then: a process that is ending, or one that looked at it for a moment,
-/// as this daemon's helper does.
+/// By then a process has released the mount if it is ending or only looked at it for a moment, as this daemon's helper
+/// does.
 const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 const BUSY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -98,7 +98,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
         }
         Ok(expected) => Some(expected),
     };
-    // Of several places the others are bind mounts, and who ends one of those expects the volume to stay in use.
+    // All mounts but the first are bind mounts. A user who unmounts one of those expects the volume to stay in use.
     let first = mount_table::first_of(&mount.device).or_fail(exit::MOUNT_FAILED)?;
     let is_bind = first.is_some_and(|first| first.dir != mount.dir);
     match unmount(&mount, flags(&arguments)) {
@@ -115,7 +115,7 @@ pub fn run(arguments: UmountArgs) -> Outcome {
     }
 }
 
-/// Unmounts, and asks again for a while where the mount is in use.
+/// Unmounts, and retries for a while if the mount is in use.
 fn unmount(mount: &Mount, flags: libc::c_int) -> io::Result<()> {
     let began = Instant::now();
     loop {
@@ -133,7 +133,7 @@ enum Found {
     Foreign(Mount),
 }
 
-/// The mount to end: at a directory, or of a volume.
+/// The mount at a directory, or that of a volume.
 fn find(target: &Path) -> Outcome<Found> {
     let shown = shown(target);
     let at_dir = mount_table::at(target).or_fail_doing(exit::MOUNT_FAILED, format!("cannot unmount {shown}"))?;
@@ -152,8 +152,9 @@ fn find(target: &Path) -> Outcome<Found> {
     }
 }
 
-/// Another FUSE file system. umount(8) asks it for its attributes first, and one that answers nothing lets it wait for
-/// ever; umount2(2) asks nothing. What umount(8) keeps a record of, or what needs its rights, is for umount(8).
+/// Unmounts another FUSE file system. umount(8) first asks it for its attributes, and waits forever if it does not
+/// answer. umount2(2) sends no request. A mount of which umount(8) keeps a record, or that needs its rights, is left to
+/// umount(8).
 fn unmount_foreign(mount: &Mount, arguments: &UmountArgs) -> Outcome {
     if !setup::is_root() || arguments.read_only || has_record(&mount.dir) {
         return hand_back(arguments);
@@ -161,14 +162,14 @@ fn unmount_foreign(mount: &Mount, arguments: &UmountArgs) -> Outcome {
     oncefs_fuse::unmount(&mount.dir, flags(arguments)).map_err(|e| refused(mount, &e))
 }
 
-/// Whether umount(8) has something to remove of a mount.
+/// Whether umount(8) keeps a record of a mount.
 fn has_record(dir: &Path) -> bool {
     let records = std::fs::read("/run/mount/utab").unwrap_or_default();
     let dir = dir.as_os_str().as_bytes();
     records.windows(dir.len()).any(|part| part == dir)
 }
 
-/// umount(8) goes on as if there were no helper.
+/// Runs umount(8) without its helper.
 fn hand_back(arguments: &UmountArgs) -> Outcome {
     let mut umount = Command::new("umount");
     umount.arg("--internal-only");
@@ -195,7 +196,7 @@ fn unmount_dead(mount: &Mount, arguments: &UmountArgs) -> Outcome {
     Ok(())
 }
 
-/// Makes durable what was written so far; the rest follows when the last file is closed.
+/// Makes everything written so far durable and detaches the mount. The rest follows when the last file is closed.
 fn unmount_lazily(mount: &Mount) -> Outcome {
     descriptors::sync_file_system(&mount.dir)
         .or_fail_doing(exit::MOUNT_FAILED, format!("cannot sync {}", shown(&mount.dir)))?;
@@ -214,7 +215,7 @@ fn commit(mount: &Mount) -> Outcome {
 enum Unreachable {
     /// No daemon listens.
     Nobody,
-    /// What listens is not a daemon of ours, or refuses.
+    /// The listener is not an oncefs daemon, or refuses.
     Refused(String),
     /// It hangs.
     Silent(String),
@@ -231,7 +232,7 @@ impl Unreachable {
     }
 }
 
-/// Asks the daemon before anything else touches the mount: a file system whose daemon hangs answers no stat(2).
+/// Asks the daemon before anything else accesses the mount: a file system whose daemon hangs does not answer stat(2).
 fn expect_exit(mount: &Mount) -> Result<ExpectedExit, Unreachable> {
     let daemon = Connection::open(&mount.source).and_then(|daemon| daemon.map(Connection::expect_exit).transpose());
     match daemon {
@@ -282,8 +283,8 @@ fn other_place(mount: &Mount) -> io::Result<Option<Mount>> {
     Ok(mount_table::all()?.into_iter().find(|other| is_same(other, mount)))
 }
 
-/// Whether this is a mount of what was just unmounted somewhere. The kernel may have given its device number to the next
-/// file system already, but that is of another volume.
+/// Whether `other` is a mount of the file system that was just unmounted. The kernel may have given its device number
+/// to another file system, but that has another volume.
 fn is_same(other: &Mount, unmounted: &Mount) -> bool {
     other.is_oncefs() && other.device == unmounted.device && other.source == unmounted.source
 }
@@ -294,7 +295,7 @@ fn make_read_only(mount: &Mount) -> Outcome {
     commit(mount)
 }
 
-/// The kernel ends the connection before it finds that the mount is in use.
+/// The failure of a forced unmount. The kernel ends the connection before it finds that the mount is in use.
 fn cut_off(mount: &Mount, expected: Option<ExpectedExit>) -> Failure {
     let kept = match expected.map(|daemon| daemon.wait(NOTICE_PATIENCE)) {
         Some(Exit::Clean) => "everything that had reached it is durable".to_owned(),

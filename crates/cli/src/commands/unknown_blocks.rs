@@ -1,11 +1,11 @@
-//! What the statuses of scrub and worker say of what both pass over.
+//! Messages in the status of scrub and worker about blocks that both skip.
 
 use oncefs_engine::UnknownBlocks;
 
 use crate::names::printable;
 
-/// A line for each range of blocks of which the block table says nothing, and for each other reason to leave something
-/// alone; then what to do. Nothing if there is neither.
+/// A line for each range of blocks without a readable entry in the block table, and for each other reason to skip
+/// something. Then the remedy. Empty if there are none.
 pub fn lines(unknown: &UnknownBlocks, passed_over: &[String]) -> Vec<String> {
     let range = |(first, end): &(u64, u64)| {
         format!(

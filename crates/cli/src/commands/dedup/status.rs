@@ -1,4 +1,4 @@
-//! What `oncefs dedup --status` says.
+//! The output of `oncefs dedup --status`.
 
 use oncefs_engine::DedupStatus;
 use oncefs_toolbox::{Column, Table};

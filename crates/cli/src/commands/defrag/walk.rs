@@ -1,4 +1,4 @@
-//! The files below a path: regular ones of the same mount, each once whatever its names.
+//! The files below a path: regular files of the same mount, each once however many names it has.
 
 use std::collections::HashSet;
 use std::fs::Metadata;
@@ -21,12 +21,12 @@ pub struct File {
     pub blocks: u64,
 }
 
-/// What was found.
+/// The result of the walk.
 #[derive(Debug, Default)]
 pub struct Found {
     /// The files, in the order of the directories.
     pub files: Vec<File>,
-    /// What could not be read, and why.
+    /// Paths that could not be read, with reasons.
     pub refused: Vec<String>,
     seen: HashSet<u64>,
 }

@@ -1,4 +1,4 @@
-//! What there is to read below some paths: regular files, each once whatever its names, and block devices.
+//! The files to read below some paths: regular files, each once however many names it has, and block devices.
 
 use std::fs::Metadata;
 use std::io::{self, Seek, SeekFrom};
@@ -20,9 +20,9 @@ pub enum Met<'a> {
 /// How long a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Length {
-    /// With its holes.
+    /// Bytes with holes.
     pub bytes: u64,
-    /// What it takes where it lies; never more.
+    /// Bytes that it takes at its present place, never more than `bytes`.
     pub stored_bytes: u64,
 }
 
@@ -35,8 +35,8 @@ impl Length {
     }
 }
 
-/// Calls `each` for all of it, with a function that says where it is. Remembers what may come again in so many bytes.
-/// How many files it had no room for: they come again at each of their names.
+/// Calls `each` for every file and device, with a function that returns its path. Remembers files with further names in
+/// at most `memory_bytes_max`. Returns the number of files that did not fit: these come again at each of their names.
 pub fn go_through(paths: &[PathBuf], memory_bytes_max: u64, each: &mut dyn FnMut(&dyn Fn() -> PathBuf, Met)) -> u64 {
     let mut seen = Seen::new(paths.len() > 1, memory_bytes_max);
     for path in paths {
@@ -65,7 +65,7 @@ pub fn go_through(paths: &[PathBuf], memory_bytes_max: u64, each: &mut dyn FnMut
     seen.forgotten()
 }
 
-/// A link that is named itself means what it leads to.
+/// Opens a path from the command line. A link there stands for its target.
 fn top(path: &Path) -> io::Result<Held> {
     Held::at(&path.canonicalize()?)
 }

@@ -7,24 +7,24 @@ use serde::Serialize;
 
 use crate::names::Name;
 
-/// As many are shown.
+/// The number of files shown.
 const FILES: usize = 5;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LargestFile {
-    /// Where it was found.
+    /// The path at which it was found.
     pub path: Name,
     /// Bytes of its duplicates.
     pub duplicate_bytes: u64,
 }
 
-/// Those with most so far, by descending number of duplicates; of equals the first.
+/// The files with most duplicates so far, in descending order. Equal files stay in the order found.
 #[derive(Default)]
 pub struct Largest(Vec<(u64, PathBuf)>);
 
 impl Largest {
-    /// A file with so many duplicates.
+    /// Adds a file with its number of duplicates.
     pub fn add(&mut self, duplicates: u64, place: &dyn Fn() -> PathBuf) {
         let at = self.0.partition_point(|(more, _)| *more >= duplicates);
         if duplicates > 0 && at < FILES {

@@ -1,4 +1,4 @@
-//! Reads files for an estimate: data and no holes, once, and without taking the memory of what other programs read.
+//! Reads files for an estimate: data without holes, once, and without evicting the cached data of other programs.
 
 use std::fs::File;
 use std::io;
@@ -26,8 +26,8 @@ impl Reader {
         Self { hasher, buffer: vec![0; CHUNK_BYTES] }
     }
 
-    /// Reads a file or device. What is added meanwhile is not read; where it ends earlier, it ends there.
-    /// Gives the number of its duplicates, and how far it got.
+    /// Reads a file or device. Does not read data that is appended meanwhile, and stops at a new end. Returns the
+    /// number of duplicates, and the offset that it reached.
     pub fn read(
         &mut self,
         file: &File,
@@ -86,7 +86,7 @@ fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<(u64, u64)> {
     let data = match seek(file, at, libc::SEEK_DATA) {
         Ok(data) => data.min(bytes) / BLOCK * BLOCK,
         Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok((bytes, bytes)),
-        // The file system knows no holes.
+        // The file system does not support holes.
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok((at, bytes)),
         Err(e) => return Err(e),
     };
@@ -101,7 +101,7 @@ fn seek(file: &File, at: u64, whence: libc::c_int) -> io::Result<u64> {
     u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
-/// Reads until the buffer is full or the file ends. What was not in memory before leaves it again.
+/// Reads until the buffer is full or the file ends. Drops pages from the page cache that were not there before.
 fn read_chunk(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     let in_memory = read_in_memory(file, buffer, at);
     let mut got = in_memory.unwrap_or(0);
@@ -121,7 +121,7 @@ fn read_chunk(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
     Ok(got)
 }
 
-/// Reads what the page cache has. None: the file system cannot tell.
+/// Reads the cached part. None: the file system does not support this.
 fn read_in_memory(file: &File, buffer: &mut [u8], at: u64) -> Option<usize> {
     let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: the one part lies in the buffer, which outlives the call.
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// What is read of a file that seems to have so many bytes, of which so many are stored, and how far it came.
+    /// Reads a file of this apparent length. Returns the result and the offset reached.
     fn read(file: &File, length: Length) -> (Read, u64) {
         let mut estimator =
             Estimator::new(&Options { memory_bytes_max: 1 << 20, blocks_expected: 0, rules: Vec::new() });

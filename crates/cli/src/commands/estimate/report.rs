@@ -1,4 +1,4 @@
-//! What `oncefs estimate` says, as text and as JSON.
+//! The output of `oncefs estimate`, as text and as JSON.
 
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_estimate::{Duplicates, Estimate, Estimator, ProfileSaving, RunClass};
@@ -12,7 +12,7 @@ use super::seen::SEEN_SHARE;
 use crate::names::shown;
 use crate::size::Size;
 
-/// A smaller spread is not worth the words, percentage points.
+/// Least spread that is shown, in percentage points.
 const SPREAD_MIN: f64 = 0.1;
 
 /// An estimate with its profiles.
@@ -28,17 +28,17 @@ pub struct Report {
     left_out: LeftOut,
 }
 
-/// Where the figures are not of each file once.
+/// Files that the figures do not count exactly once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// What could not be read.
+    /// Files that could not be read.
     pub refused: u64,
-    /// Files that may have come several times, for which there was no memory.
+    /// Files that may count several times, because memory was too small to remember them.
     pub repeated: u64,
 }
 
 impl Report {
-    /// Of everything that was read.
+    /// The report of everything that was read.
     pub fn new(estimator: &Estimator, rules: &[ProfileRule], largest: Largest, left_out: LeftOut) -> Self {
         let mut estimate = estimator.estimate();
         // The estimator has the rest of the memory.
@@ -56,7 +56,7 @@ impl Report {
         Self { estimate, profiles, largest_files: largest.files(), left_out }
     }
 
-    /// As people read it.
+    /// The report as text.
     pub fn described(&self) -> String {
         let parts = [self.read(), self.by_profile(), self.by_memory(), self.causes(), self.by_compression()];
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -194,7 +194,7 @@ mod tests {
     use super::super::rules;
     use super::*;
 
-    /// Programs read these: names come, and none goes.
+    /// Programs read these names, so names are added but never removed.
     const NAMES: [&str; 45] = [
         "compressed_contents",
         "compression",

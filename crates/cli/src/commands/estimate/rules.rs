@@ -1,4 +1,4 @@
-//! What each profile shares, as an estimate takes it and as people read it.
+//! The rule by which each profile shares, for the estimator and in words.
 
 use oncefs_engine::{PieceCost, Profile, ShareLimit, Sharing};
 use oncefs_estimate::Rule;

@@ -1,14 +1,14 @@
-//! The files that were met, as far as they may be met again: those with several names, and all where there are several
-//! paths. In bounded memory.
+//! The files read so far that may come again: those with several names, and all files if there are several paths.
+//! Memory is bounded.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// Of the memory of an estimate, this part is for the files seen.
+/// One part in this many of an estimate's memory is for the files seen.
 pub const SEEN_SHARE: u64 = 16;
 
-/// What remembering a file takes at most, while a hash table grows to twice its size.
+/// Most bytes for a file, at the moment when the hash table doubles.
 const ENTRY_BYTES: u64 = 96;
 
 /// The files seen so far.
@@ -21,13 +21,13 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// None yet. Takes so many bytes at most.
+    /// An empty set that takes at most `memory_bytes_max`.
     pub fn new(several_paths: bool, memory_bytes_max: u64) -> Self {
         let inodes_max = (memory_bytes_max / ENTRY_BYTES) as usize;
         Self { several_paths, inodes: HashMap::new(), inodes_max, forgotten: 0 }
     }
 
-    /// Whether a file is met for the first time.
+    /// Whether a file comes for the first time.
     pub fn is_new(&mut self, about: &Metadata) -> bool {
         self.is_first((about.dev(), about.ino()), about.nlink())
     }
@@ -38,7 +38,7 @@ impl Seen {
         }
         if let Some(left) = self.inodes.get_mut(&inode) {
             *left = left.saturating_sub(1);
-            // A path below another one leads to the last name once more.
+            // A path below another one visits the last name again.
             if *left == 0 && !self.several_paths {
                 self.inodes.remove(&inode);
             }
@@ -52,7 +52,7 @@ impl Seen {
         true
     }
 
-    /// How many times a file came that may come again, but for which there was no room.
+    /// How often a file came that may come again but did not fit into memory.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }

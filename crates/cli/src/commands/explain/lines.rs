@@ -5,9 +5,9 @@ use oncefs_engine::{ExplainedRun, What};
 /// One line: shared runs that continue each other form one line, however many places refer to each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Its blocks; of shared ones the most references that one of them has.
+    /// Its blocks. For shared ones, the largest number of references to one of them.
     pub run: ExplainedRun,
-    /// References to its blocks but for those of the run itself.
+    /// References to its blocks from places other than the run itself.
     pub other_references: u64,
 }
 
@@ -31,7 +31,7 @@ pub fn lines_of(runs: &[ExplainedRun]) -> Vec<Line> {
     runs.chunk_by(is_one_line).map(line).collect()
 }
 
-/// Where the last line begins, if there is one before it; else the last run.
+/// The start of the last line, if another line precedes it. Otherwise the start of the last run.
 pub fn start_of_last(runs: &[ExplainedRun]) -> usize {
     let last = runs.chunk_by(is_one_line).next_back().map_or(0, <[ExplainedRun]>::len);
     if last < runs.len() { runs.len() - last } else { runs.len().saturating_sub(1) }

@@ -19,7 +19,7 @@ pub struct Rule {
     pub is_left_alone: bool,
 }
 
-/// What a run is and why, in a sentence.
+/// Describes a run and its reason in a sentence.
 pub fn why(run: &ExplainedRun, others: &Others, rule: &Rule) -> String {
     match &run.what {
         What::Hole => "hole".to_owned(),
@@ -73,7 +73,7 @@ fn own(equal: Equal, waits: bool, with: Option<String>, rule: &Rule) -> String {
     }
 }
 
-/// The first few other places, and how many more there are. None: none was searched for or found.
+/// The first few other places, and the number of further ones. None: none was searched for or found.
 fn with(run: &ExplainedRun, others: &Others) -> Option<String> {
     if others.shown.is_empty() {
         return None;

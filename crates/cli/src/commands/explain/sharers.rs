@@ -1,6 +1,6 @@
 //! Finds the sharers of a file: the first few places in all files that refer to each of its blocks, and their names.
 //!
-//! Reads all maps, portion by portion, until every block has its few places. A file that changes meanwhile may be
+//! Reads all maps, portion by portion, until every block has enough places. A file that changes meanwhile may be
 //! missing, but is never named for a block that it does not have.
 
 use std::cmp::Reverse;
@@ -35,22 +35,22 @@ pub struct Other {
     pub is_itself: bool,
     /// The first block's number in it.
     pub lbn: u64,
-    /// Which of the run's blocks it has there first.
+    /// The first block of the run that it has there, counted from the run's start.
     pub first: u64,
-    /// How many from there on.
+    /// The number of blocks from there on.
     pub blocks: u64,
 }
 
 /// Other places of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// The first few, those with most blocks first.
+    /// The first few places, those with most blocks first.
     pub shown: Vec<Other>,
     /// About how many more there are.
     pub more: u64,
 }
 
-/// Neighbours in the data area that the same runs ask for.
+/// Adjacent blocks in the data area that the same runs ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
     pbn: u64,
@@ -64,18 +64,18 @@ pub struct Asking<'a> {
     pub map: u64,
     /// Runs of it.
     pub runs: &'a [ExplainedRun],
-    /// The same as lines.
+    /// The same runs grouped into lines.
     pub lines: &'a [Line],
 }
 
-/// Finds places and names, and remembers those of the lines before.
+/// Finds places and names, and remembers the names for later lines.
 pub struct Sharers<'a> {
     daemon: &'a Daemon,
     names: BTreeMap<u64, FileNames>,
 }
 
 impl<'a> Sharers<'a> {
-    /// Nothing is known yet.
+    /// Without any known names.
     pub fn new(daemon: &'a Daemon) -> Self {
         Self { daemon, names: BTreeMap::new() }
     }
@@ -87,7 +87,7 @@ impl<'a> Sharers<'a> {
         Ok(found.pop().expect("there is an answer for each file"))
     }
 
-    /// The same for several files in one search.
+    /// As [`Sharers::of`], for several files in one search.
     pub fn of_files(&mut self, files: &[Asking]) -> Outcome<Vec<Vec<Others>>> {
         let mut pieces = pieces_of(files.iter().flat_map(|file| file.runs));
         self.find_places(&mut pieces)?;
@@ -168,7 +168,7 @@ fn asked(run: &ExplainedRun) -> Option<(u64, u64)> {
     Some((pbn, run.blocks))
 }
 
-/// What runs ask for, ascending and apart, cut wherever one of them begins or ends.
+/// The ranges that runs ask for, ascending and disjoint, split wherever a run begins or ends.
 fn pieces_of<'a>(runs: impl IntoIterator<Item = &'a ExplainedRun>) -> Vec<Piece> {
     let mut steps: BTreeMap<u64, i64> = BTreeMap::new();
     for (pbn, blocks) in runs.into_iter().filter_map(asked) {
@@ -184,7 +184,7 @@ fn pieces_of<'a>(runs: impl IntoIterator<Item = &'a ExplainedRun>) -> Vec<Piece>
     steps.iter().zip(ends).filter_map(piece).collect()
 }
 
-/// Gives a place to the pieces that it has.
+/// Adds a place to the pieces that it refers to.
 fn add(pieces: &mut [Piece], place: &Referrer) {
     let end = place.pbn + place.blocks;
     let from = pieces.partition_point(|piece| piece.pbn + piece.blocks <= place.pbn);
@@ -197,7 +197,7 @@ fn add(pieces: &mut [Piece], place: &Referrer) {
     }
 }
 
-/// The places of a line but for itself, those with most blocks first, and about how many more there are.
+/// The other places of a line, those with most blocks first, and about how many more there are.
 fn others_of(map: u64, line: &Line, pieces: &[Piece]) -> (Vec<Referrer>, u64) {
     let run = &line.run;
     let Some((pbn, blocks)) = asked(run) else { return (Vec::new(), 0) };
@@ -224,7 +224,7 @@ fn others_of(map: u64, line: &Line, pieces: &[Piece]) -> (Vec<Referrer>, u64) {
     let hidden = joined.len().saturating_sub(SHOWN_MAX) as u64;
     joined.truncate(SHOWN_MAX);
     let shown: u64 = joined.iter().map(|place| place.blocks).sum();
-    // Of a piece only the first places are known, of each block how many there are.
+    // Only the first places of a piece are known, but the number of references to each block is.
     let more = hidden.max(line.other_references.saturating_sub(shown).div_ceil(blocks));
     (joined, more)
 }

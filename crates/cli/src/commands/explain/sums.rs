@@ -1,30 +1,30 @@
-//! The last line: all runs of a file added up.
+//! The last line: the sums of all runs of a file.
 
 use oncefs_engine::{BLOCK_BYTES, Equal, ExplainedRun, What};
 use serde::Serialize;
 
 use crate::size::Size;
 
-/// What the runs are, added up, in blocks.
+/// Sums of the runs, in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sums {
     /// Runs in the data area.
     runs: u64,
     /// Blocks of data.
     data: u64,
-    /// Of these, blocks that other places refer to as well.
+    /// Blocks of data that other places refer to as well.
     shared: u64,
-    /// Of these, blocks that only this place refers to.
+    /// Blocks of data that only this place refers to.
     own: u64,
-    /// Of those, blocks that equal a known one and would be shared without a limit.
+    /// Own blocks that equal a known one and would be shared without a limit.
     equal: u64,
-    /// Of these, bad blocks.
+    /// Bad blocks of data.
     bad: u64,
     /// Blocks reserved and not written.
     reserved: u64,
     /// Blocks of holes.
     hole: u64,
-    /// Where a run goes on: the next lbn and pbn.
+    /// The lbn and pbn at which the last run could continue.
     #[serde(skip)]
     end: Option<(u64, u64)>,
 }

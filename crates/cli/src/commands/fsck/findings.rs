@@ -1,4 +1,4 @@
-//! What a check found, and the exit code for it.
+//! The findings of a check, and their exit code.
 
 use oncefs_engine::{BadBlock, Blocks};
 
@@ -9,7 +9,7 @@ use crate::size::Size;
 /// Problems shown one by one; more are only counted.
 const PROBLEMS_SHOWN_MAX: usize = 100;
 
-/// What a check saw, what is wrong, and what was repaired.
+/// The counts of a check, the faults, and the repairs.
 #[derive(Debug, Default)]
 pub struct Findings {
     pub mended: Vec<String>,
@@ -20,16 +20,16 @@ pub struct Findings {
     pub files: Vec<String>,
     pub stored: Blocks,
     pub mapped: Blocks,
-    /// What is to be said of a last group of the log that is not complete.
+    /// A message about an incomplete last group of the log.
     pub left_out: Option<String>,
-    /// Whether salvage met places that it could not read.
+    /// Whether salvage found places that it could not read.
     pub has_lost_records: bool,
     /// Bad blocks that lost nothing: another block replaces them, or no file refers to them.
     pub replaced_count: u64,
 }
 
 impl Findings {
-    /// Adds blocks that were found damaged before. Those whose content is lost are errors that are left.
+    /// Adds blocks that were found damaged before. Blocks with lost content are errors left.
     pub fn add_bad(&mut self, bad: &[BadBlock]) {
         for BadBlock { pbn, replacement, references } in bad {
             match (replacement, references) {
@@ -81,7 +81,7 @@ impl Findings {
             1 => ", 1 damaged block is kept apart and nothing of it is lost".to_owned(),
             count => format!(", {count} damaged blocks are kept apart and nothing of them is lost"),
         };
-        // Nobody can tell whether what was left out had been acknowledged.
+        // It is unknown whether the omitted group had been acknowledged.
         let state = match (self.has_lost_records, self.left_out.is_some()) {
             (true, _) => "consistent without the records that were lost",
             (false, true) => "consistent without the end of its log",

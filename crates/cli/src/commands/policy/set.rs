@@ -1,5 +1,5 @@
-//! Setting a policy below a path: directories before what is in them, so that what is made meanwhile inherits it and
-//! nothing is missed.
+//! Sets a policy below a path. A directory comes before its entries, so that files created meanwhile inherit the policy
+//! and none is missed.
 
 use std::io;
 use std::path::Path;
@@ -10,25 +10,25 @@ use crate::files::held::Held;
 use crate::files::walk::{Place, Step, walk};
 use crate::names::shown;
 
-/// The attribute. `oncefs_fs::POLICY_ATTRIBUTE` with the zero that system calls want.
+/// The attribute: `oncefs_fs::POLICY_ATTRIBUTE` with the NUL byte that system calls require.
 const NAME: &std::ffi::CStr = c"user.oncefs.policy";
 /// Longest policy: `selective`.
 const VALUE_BYTES_MAX: usize = 16;
 
-/// What was done.
+/// The result.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Regular files, by name.
     pub files: u64,
     /// Directories.
     pub directories: u64,
-    /// What could not be changed or read, and why.
+    /// Paths that could not be changed or read, with reasons.
     pub refused: Vec<String>,
-    /// Nothing can be changed there.
+    /// The mount is read-only.
     pub is_read_only: bool,
 }
 
-/// Sets the policy of what `top` holds, and of everything below it if it is a directory; None removes it. Skips other
+/// Sets the policy of `top`, and of everything below it if it is a directory. None removes the policy. Skips other
 /// mounts, symbolic links and special files.
 pub fn below(path: &Path, top: Held, value: Option<&str>) -> Done {
     let mut done = Done::default();
@@ -44,7 +44,7 @@ pub fn below(path: &Path, top: Held, value: Option<&str>) -> Done {
     done
 }
 
-/// There was no policy to remove.
+/// Ignores the error that there was no policy to remove.
 fn allowed(error: io::Error, value: Option<&str>) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::ENODATA) if value.is_none() => Ok(()),
@@ -52,7 +52,7 @@ fn allowed(error: io::Error, value: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// The policy of a file or directory, if it can be read and is one.
+/// The policy of a file or directory, if the attribute can be read and is valid.
 pub fn policy_of(held: &Held) -> Option<String> {
     let mut value = [0_u8; VALUE_BYTES_MAX];
     let len = held.attribute(NAME, &mut value)?;
@@ -84,7 +84,7 @@ mod tests {
         super::policy_of(&Held::at(path).unwrap())
     }
 
-    /// Tests need a file system with attributes of users.
+    /// A directory for tests. They need a file system with user attributes.
     fn directory() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
     }

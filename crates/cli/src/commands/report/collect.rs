@@ -20,27 +20,27 @@ use crate::files::walk::{Step, walk};
 use crate::names::shown;
 use crate::progress::Progress;
 
-/// What follows the last dot of a longer name is no type.
+/// Most bytes after the last dot of a name that count as its type.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// Everything that the files were asked for.
+/// Everything collected about the files.
 #[derive(Debug, Default)]
 pub struct Collected {
     /// All files.
     pub all: Sum,
-    /// By the directory at the top that they are below. `None`: below none.
+    /// By top-level directory. `None`: files in the root.
     pub by_directory: Groups,
-    /// By what follows the last dot of a name, in small letters. `None`: there is no dot.
+    /// By the part of a name after its last dot, in lower case. `None`: the name has no dot.
     pub by_type: Groups,
-    /// Those that share most.
+    /// The files that share most.
     pub sharing: Most,
-    /// Files and directories that could not be looked at.
+    /// Files and directories that could not be read.
     pub refused: u64,
     /// Files with several names.
     pub linked: Linked,
 }
 
-/// What the daemon says of one file.
+/// The daemon's figures of one file.
 #[derive(Debug, Default)]
 struct File {
     map: u64,
@@ -50,12 +50,12 @@ struct File {
 }
 
 impl Collected {
-    /// Of all files below the root of a mount that holds about so many bytes.
+    /// Collects all files below the root of a mount. `held_bytes`: about how much they hold.
     pub fn of(daemon: &Daemon, top: InMount, held_bytes: u64) -> Outcome<Self> {
         let (mut collected, mut progress, mut failed) = (Self::default(), Progress::new(), None);
         let root = top.path.clone();
         walk(&root, top.held, &mut |place, step| match step {
-            // A walk cannot be left early. What is to come is not asked for.
+            // A walk cannot end early, so the remaining files are skipped.
             _ if failed.is_some() => {}
             Step::Found(_, about) if about.is_file() => {
                 progress.show("looking at all files", collected.all.held, held_bytes);
@@ -81,7 +81,8 @@ impl Collected {
         Ok(())
     }
 
-    /// A file may be deleted between two steps. If the daemon answers nothing any more, that is the failure.
+    /// Counts a file that could not be read: it may be deleted between two steps. Fails if the daemon no longer
+    /// answers.
     fn refuse(&mut self, daemon: &Daemon, failure: Failure) -> Outcome {
         daemon.ask::<About>(Request::Version).map_err(|_| failure)?;
         self.refused += 1;

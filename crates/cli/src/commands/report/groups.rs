@@ -1,25 +1,25 @@
-//! What groups of files hold and share, by a part of their names. Users choose names, so the number of groups is bounded:
-//! files of groups beyond are counted together.
+//! The data that groups of files hold and share, by a part of their names. Users choose names, so the number of groups
+//! is bounded. Files of further groups are counted together.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::ops::AddAssign;
 
-/// As many groups are told apart.
+/// Most groups that are counted separately.
 const GROUPS_MAX: usize = 10_000;
 
-/// As many are shown by name.
+/// Most groups that are shown by name.
 const SHOWN_MAX: usize = 50;
 
 /// Files added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many.
+    /// The number of files.
     pub files: u64,
     /// Bytes of their data.
     pub held: u64,
-    /// Of these, bytes in blocks that other places refer to as well.
+    /// The part of it in blocks that other places refer to as well.
     pub shared: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Groups {
 /// The largest groups, and the rest as one.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Largest {
-    /// Those that hold most, these first.
+    /// The groups that hold most, in descending order.
     pub groups: Vec<(Option<OsString>, Sum)>,
     /// All others.
     pub rest: Sum,
@@ -58,7 +58,7 @@ impl Groups {
         }
     }
 
-    /// The groups in order; of equals by name.
+    /// The groups in descending order. Equal groups are in the order of their names.
     pub fn largest(&self) -> Largest {
         let mut groups: Vec<(&Option<OsString>, &Sum)> = self.sums.iter().collect();
         groups.sort_unstable_by_key(|(name, sum)| (Reverse((sum.held, sum.files)), *name));

@@ -73,7 +73,7 @@ fn rows(points: &[HistoryPoint]) -> Markup {
     ];
     let last = points.len().saturating_sub(1);
     let row = |(at, point): (usize, &HistoryPoint)| {
-        // Some of them is in the row of now, which nothing has counted yet.
+        // The row of the present has no traffic, because it is not counted yet.
         let traffic = |bytes| if at == last { Markup::text("-") } else { size(bytes) };
         let share = Markup::text(percent(saved(point), point.held));
         let figures = [size(point.held), size(point.stored), size(saved(point)), share, size(point.free)];

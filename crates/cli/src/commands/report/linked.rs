@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
-/// As many are remembered at a time.
+/// Most files remembered at a time.
 const KNOWN_MAX: usize = 1 << 20;
 
-/// Files of which a name was met and another is to come.
+/// Files that came by one name and have further names.
 #[derive(Debug, Default)]
 pub struct Linked {
-    /// Names to come, by inode number.
+    /// Names still to come, by inode number.
     left: HashMap<u64, u64>,
-    /// Whether there were too many, so that some files count at several of their names.
+    /// Whether there were too many, so that some files count more than once.
     pub is_full: bool,
 }
 
 impl Linked {
-    /// Whether this is the first name of a file with so many names.
+    /// Whether this is the first name of a file with `names` names.
     pub fn is_first(&mut self, inode: u64, names: u64) -> bool {
         if names < 2 {
             return true;

@@ -1,4 +1,4 @@
-//! Markup that is well-formed as HTML and as XML. Names of files, which users choose, get into it only as escaped text.
+//! Markup that is well-formed as HTML and as XML. File names, which users choose, enter it only as escaped text.
 
 use std::fmt::Display;
 use std::ops::{Add, AddAssign};
@@ -18,32 +18,32 @@ impl Markup {
         Self(escaped(&words.to_string()))
     }
 
-    /// An element with what is inside it.
+    /// An element with content.
     pub fn element(name: &'static str, attributes: &Attributes, inside: Self) -> Self {
         Self(format!("<{name}{}>{}</{name}>", attributes_text(attributes), inside.0))
     }
 
-    /// An element that has words inside it.
+    /// An element with text.
     pub fn words(name: &'static str, words: impl Display) -> Self {
         Self::element(name, &[], Self::text(words))
     }
 
-    /// An element that has no inside.
+    /// An element without content.
     pub fn empty(name: &'static str, attributes: &Attributes) -> Self {
         Self(format!("<{name}{}/>", attributes_text(attributes)))
     }
 
-    /// Text of our own, such as a style, that stands as it is.
+    /// Trusted text, such as a style, that is not escaped.
     pub fn own(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// One after the other, each on its line.
+    /// Pieces in sequence, each on a line of its own.
     pub fn lines(pieces: impl IntoIterator<Item = Self>) -> Self {
         Self(pieces.into_iter().map(|piece| piece.0 + "\n").collect())
     }
 
-    /// As it is written to a file.
+    /// The markup as a string.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -88,12 +88,12 @@ pub fn size(bytes: u64) -> Markup {
     Markup::element("data", &[("value", &bytes.to_string())], Markup::text(Size(bytes)))
 }
 
-/// Words that explain what is below them.
+/// A note that explains the part below it.
 pub fn note(words: &str) -> Markup {
     Markup::element("p", &[("class", "soft")], Markup::text(words))
 }
 
-/// A heading of a column, and whether figures stand in it.
+/// The heading of a column, and whether the column has figures.
 pub type Head = (&'static str, bool);
 
 /// A table in a frame that scrolls where it is wider than the screen. The first cell of each row is its heading.

@@ -1,4 +1,4 @@
-//! The page: head, sections, and what could not be told.
+//! The page: head, sections, and the limits of the figures.
 
 use super::collect::Collected;
 use super::facts::Facts;
@@ -8,7 +8,7 @@ use super::style;
 use crate::names::shown;
 use crate::text::utc;
 
-/// Nothing is loaded and no script runs, whatever stands in the page.
+/// The browser loads nothing and runs no script, for any content of the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// The whole file.
@@ -51,7 +51,7 @@ fn head(facts: &Facts, title: &str) -> Markup {
     Markup::lines([Markup::words("h1", title), list])
 }
 
-/// Where the figures do not cover everything.
+/// The parts that the figures do not cover.
 fn left_out(collected: &Collected) -> Markup {
     let mut words = Vec::new();
     match collected.refused {

@@ -1,4 +1,5 @@
-//! Whom the files that share most share with: one search of all maps for their longest shared runs, as `explain` does it.
+//! The partners of the files that share most: one search of all maps for their longest shared runs, like that of
+//! `explain`.
 
 use std::cmp::Reverse;
 
@@ -11,10 +12,10 @@ use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::names::shown;
 
-/// As many are named.
+/// Most partners that are named.
 const PARTNERS_MAX: usize = 4;
 
-/// A file and those that it shares with.
+/// A file and the files that it shares with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// One of its names, for messages.
@@ -23,9 +24,9 @@ pub struct Sharing {
     pub held: u64,
     /// Of these, bytes in blocks that other places refer to as well.
     pub shared: u64,
-    /// Those that have most of its longest runs: names, and bytes.
+    /// The files that have most of its longest runs: names and bytes.
     pub partners: Vec<(String, u64)>,
-    /// Whether there are more than these.
+    /// Whether there are further partners.
     pub has_more: bool,
 }
 

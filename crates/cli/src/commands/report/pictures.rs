@@ -10,8 +10,8 @@ const WIDTH: f64 = 1000.0;
 /// A part of a bar: its class in the style sheet, and its length.
 pub type Part = (&'static str, u64);
 
-/// A bar of parts beside each other, of which `whole` would fill the width. `title` says the same in words; a bar without
-/// a title stands beside its figures, and is hidden from who cannot see it.
+/// A bar of adjacent parts. A part of `whole` would fill the width. `title` says the same in words. A bar without a
+/// title stands next to its figures, and is hidden from screen readers.
 pub fn bar(class: &str, title: Option<&str>, parts: &[Part], whole: u64) -> Markup {
     let mut at = 0.0;
     let mut inside = title.map_or_else(Markup::default, |title| Markup::words("title", title));
@@ -32,7 +32,7 @@ pub fn key(class: &'static str) -> Markup {
     Markup::element("svg", &[("class", "key"), ("viewBox", "0 0 10 10"), ("aria-hidden", "true")], square)
 }
 
-/// A chart with its title, for those who cannot see it. A table beside it has its figures.
+/// A chart with a title for screen readers. A table next to it has its figures.
 pub fn chart(bars: &Bars) -> Markup {
     let svg = bars.svg();
     let (start, rest) = svg.split_once('>').expect("a picture begins with its element");

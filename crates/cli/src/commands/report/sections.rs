@@ -1,4 +1,4 @@
-//! The sections of the report: each has a heading, words about it, and tables or pictures.
+//! The sections of the report: each has a heading, a text, and tables or pictures.
 
 use std::ffi::OsString;
 
@@ -13,9 +13,9 @@ use crate::figures::snapshot::Snapshot;
 use crate::names::shown;
 use crate::size::Size;
 
-/// A section: its id, its heading, and what is below that.
+/// A section with its id, heading and content.
 pub struct Section {
-    /// For links to it.
+    /// The target of links.
     pub id: &'static str,
     /// Its heading.
     pub heading: &'static str,
@@ -50,7 +50,7 @@ pub fn all(facts: &Facts) -> Vec<Section> {
 
 fn summary(snapshot: &Snapshot) -> Markup {
     let row = |(name, figure, meaning): (&str, String, String)| {
-        // A sentence stands for itself.
+        // A whole sentence needs no separate figure.
         let (figure, meaning) = if meaning.is_empty() { (String::new(), figure) } else { (figure, meaning) };
         [name.to_owned(), figure, meaning].iter().map(Markup::text).collect()
     };
@@ -78,7 +78,7 @@ fn savings(snapshot: &Snapshot) -> Markup {
     Markup::lines([held, bar_of("The files", [0, 1]), bar_of("The data area", [0, 2]), keys])
 }
 
-/// A table of groups, the largest first, and the rest as one row.
+/// A table of groups, the largest first, with the rest in one row.
 fn groups(caption: &str, kind: &'static str, without: &str, groups: &Groups) -> Markup {
     let heads: [Head; 6] = [
         (kind, false),
@@ -133,7 +133,7 @@ fn partners(file: &Sharing) -> Markup {
     };
     let more = file.has_more.then(|| Markup::words("li", "and others"));
     let items: Vec<Markup> = file.partners.iter().map(item).chain(more).collect();
-    // Who shared with it may have been deleted meanwhile.
+    // The partners may have been deleted meanwhile.
     if items.is_empty() { Markup::text("-") } else { Markup::element("ul", &[("class", "keys")], Markup::lines(items)) }
 }
 

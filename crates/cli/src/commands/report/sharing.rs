@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use oncefs_engine::{ExplainedRun, What};
 
-/// As many files are kept.
+/// Most files kept.
 const FILES_MAX: usize = 100;
 
-/// Of each, so many of its longest shared runs.
+/// Most runs kept for each file, the longest shared ones.
 const RUNS_MAX: usize = 8;
 
 /// A file that shares blocks.
@@ -19,23 +19,23 @@ pub struct SharingFile {
     pub map: u64,
     /// Blocks of its data.
     pub held_blocks: u64,
-    /// Of these, blocks that other places refer to as well.
+    /// The part of them that other places refer to as well.
     pub shared_blocks: u64,
     /// Its longest shared runs, in the order of the file.
     pub runs: Vec<ExplainedRun>,
 }
 
-/// Those that share most so far, by descending number of shared blocks; of equals the first.
+/// The files that share most so far, by descending number of shared blocks. Equal files stay in the order found.
 #[derive(Debug, Default)]
 pub struct Most(Vec<SharingFile>);
 
 impl Most {
-    /// Whether a file with so many shared blocks is among them.
+    /// Whether a file with `shared_blocks` shared blocks belongs to them.
     pub fn wants(&self, shared_blocks: u64) -> bool {
         shared_blocks > 0 && self.place_of(shared_blocks) < FILES_MAX
     }
 
-    /// Adds a file that is wanted.
+    /// Adds a file for which `wants` was true.
     pub fn add(&mut self, file: SharingFile) {
         let at = self.place_of(file.shared_blocks);
         self.0.insert(at, file);
@@ -52,7 +52,7 @@ impl Most {
     }
 }
 
-/// The longest shared runs of one file, found as its runs go by.
+/// The longest shared runs of one file, collected while its runs are read.
 #[derive(Debug, Default)]
 pub struct LongestRuns {
     kept: Vec<ExplainedRun>,
@@ -60,7 +60,7 @@ pub struct LongestRuns {
 }
 
 impl LongestRuns {
-    /// Adds the next run of the file. Shared ones that follow each other in the data area are one, whoever shares them.
+    /// Adds the next run of the file. Adjacent shared runs in the data area count as one, even with different sharers.
     pub fn add(&mut self, run: &ExplainedRun) {
         let What::Shared { references, .. } = run.what else { return };
         if let Some(open) = &mut self.open
@@ -77,7 +77,7 @@ impl LongestRuns {
         self.open = Some(run.clone());
     }
 
-    /// The runs, when the file has no more.
+    /// The runs, after the last run of the file.
     pub fn finish(mut self) -> Vec<ExplainedRun> {
         self.close();
         self.kept.sort_unstable_by_key(|run| run.lbn);

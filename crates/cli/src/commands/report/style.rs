@@ -1,4 +1,4 @@
-//! How the report looks: on narrow screens, in light and dark, and on paper.
+//! The look of the report: on narrow screens, in light and dark, and on paper.
 
 /// Colours of one scheme, as RRGGBB.
 struct Palette {

@@ -1,4 +1,4 @@
-//! Lines over time, as SVG in the page: the colours are those of the page, and the lines differ in their dashes too.
+//! Lines over time, as SVG in the page, in the page's colours. The lines also differ in their dashes.
 
 use super::markup::Markup;
 use crate::figures::history::moment;
@@ -13,7 +13,7 @@ const BOTTOM: f64 = 30.0;
 /// Steps of the axes.
 const Y_STEPS: u64 = 4;
 const X_STEPS: u64 = 3;
-/// From so many seconds on, dates stand below the axis, else hours too.
+/// From this many seconds on, the axis shows dates alone, otherwise hours too.
 const DATES_FROM_SECONDS: u64 = 4 * 86_400;
 
 /// A line of bytes over time.
@@ -26,7 +26,7 @@ pub struct Line {
     pub points: Vec<(u64, u64)>,
 }
 
-/// The picture with its title, and what each line is. A table beside it has its figures.
+/// The picture with its title and legend. A table next to it has its figures.
 pub fn picture(title: &str, lines: &[Line]) -> Markup {
     let scale = Scale::of(lines);
     let axes = scale.axes();
@@ -103,7 +103,7 @@ impl Scale {
     }
 }
 
-/// The end of an axis: so many times a unit in each of its steps that its labels are short.
+/// The end of an axis, rounded up so that the labels of its steps are short.
 fn round_up(bytes: u64) -> u64 {
     let step = bytes.div_ceil(Y_STEPS).max(1024);
     let power = 1u64 << (step.ilog2() / 10 * 10);

@@ -1,4 +1,4 @@
-//! Everything beyond the ten lines: how duplicates were found, stages, caches, the device, counters and settings.
+//! The figures beyond the ten lines: how duplicates were found, stages, caches, the device, counters and settings.
 
 use oncefs_engine::{CacheReport, Report, Stage};
 use oncefs_toolbox::{Column, Table};

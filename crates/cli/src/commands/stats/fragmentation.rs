@@ -1,7 +1,7 @@
-//! `oncefs stats --fragmentation`: in how many runs the files of a volume are stored, how long the runs are and how
-//! much of them is shared; as a table, as JSON and as a picture.
+//! `oncefs stats --fragmentation`: the number of runs of a volume's files, their lengths and their shared part, as a
+//! table, as JSON and as a picture.
 //!
-//! Reads all maps in portions. For a volume of any size it keeps only: how often each number of runs occurs (k different
+//! Reads all maps in portions. For a volume of any size it keeps only the frequency of each number of runs (k different
 //! numbers mean at least k * k / 2 runs, so there are few), a class for each power of two, and ten files.
 
 use std::cmp::Reverse;
@@ -78,7 +78,7 @@ pub fn read_rows(reads: &Sizes) -> Vec<[String; 3]> {
     reads.classes.iter().enumerate().filter(|(_, count)| **count > 0).map(row).collect()
 }
 
-/// The sizes of a class of reads; the last one has all that are larger.
+/// The sizes of a class of reads. The last class has all larger ones.
 fn sizes_of_class(power: usize, classes: usize) -> String {
     let last = 1u64 << power;
     match power {
@@ -105,20 +105,20 @@ pub struct Fragmentation {
     files: u64,
     runs: u64,
     blocks: u64,
-    /// How many files have so many runs.
+    /// The number of files by their number of runs.
     files_by_runs: BTreeMap<u64, u64>,
     /// By the power of two in a run's length.
     classes: Vec<RunClass>,
-    /// The most fragmented files, these first.
+    /// The most fragmented files, in descending order.
     worst: Vec<FileLayout>,
     /// The file that may continue in the next portion.
     open: Option<FileLayout>,
-    /// How the device was read.
+    /// The sizes of reads from the device.
     reads: Sizes,
 }
 
 impl Fragmentation {
-    /// Of all files.
+    /// Reads the figures of all files.
     pub fn read(daemon: &Daemon) -> Outcome<Self> {
         let report: Report = daemon.ask(Request::Stats)?;
         let total = report.space.get("mapped_bytes").map_or(0, |bytes| bytes / BLOCK_BYTES as u64);
@@ -167,7 +167,7 @@ impl Fragmentation {
         self.worst.truncate(FILES_SHOWN);
     }
 
-    /// The number of runs that so many percent of the files do not exceed.
+    /// The number of runs that `percent` percent of the files do not exceed.
     fn runs_at_most(&self, percent: u64) -> u64 {
         let wanted = (self.files * percent).div_ceil(100).max(1);
         let mut seen = 0;
@@ -243,7 +243,7 @@ impl Fragmentation {
         table
     }
 
-    /// Shares of runs, of data, and of what is shared, by length.
+    /// Shares of runs, of data, and of shared data, by length.
     pub fn picture(&self) -> Bars {
         let share = |part: u64, whole: u64| ratio(part * 100, whole);
         let group = |(power, class): (usize, &RunClass)| {

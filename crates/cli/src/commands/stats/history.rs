@@ -1,4 +1,5 @@
-//! `oncefs stats --history`: what a volume held, stored and had free over time, and when it is full.
+//! `oncefs stats --history`: the data that a volume held and stored over time, its free space, and the time when it
+//! will be full.
 
 use oncefs_engine::HistoryPoint;
 use oncefs_toolbox::{Column, Table};
@@ -25,7 +26,7 @@ pub fn run(snapshot: &Snapshot, as_json: bool, now: u64) -> Outcome {
     Ok(())
 }
 
-/// The last point is now; it has no traffic of its own.
+/// The history as JSON. The last point is now, and has no traffic of its own.
 fn document(timeline: &Timeline) -> Value {
     let point = |point: &HistoryPoint| {
         json!({

@@ -1,4 +1,4 @@
-//! The ten lines that answer: what is held, stored and saved, what is free, what is left to do, and whether it is well.
+//! The ten lines: held, stored and saved data, free space, work left, and health.
 
 use oncefs_toolbox::{Column, Table};
 
@@ -18,7 +18,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     format!("volume      {}\n{}health      {}\n", volume(snapshot), table.plain(), health(snapshot))
 }
 
-/// The lines as names, figures and what these mean.
+/// The lines as names, figures and meanings.
 pub fn ten_lines(snapshot: &Snapshot) -> Vec<(&'static str, String, String)> {
     let sentence = |name, sentence| (name, sentence, String::new());
     let (first, last) = (sentence("volume", volume(snapshot)), sentence("health", health(snapshot)));
@@ -55,7 +55,7 @@ fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {
     ]
 }
 
-/// What the worker has left, and what it does about it.
+/// The worker's backlog, and its present state.
 fn left(snapshot: &Snapshot) -> (String, String) {
     let worker = &snapshot.worker;
     let files = match worker.skipped_files {

@@ -1,4 +1,4 @@
-//! What happened between two looks at a volume, per second.
+//! The rates between two samples of a volume's figures.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,15 +10,15 @@ use crate::figures::snapshot::Snapshot;
 /// Intervals that the curves show: more than any terminal is wide.
 const INTERVALS_MAX: usize = 512;
 
-/// A look at a volume.
+/// A sample of a volume's figures.
 pub struct Moment {
     /// The figures.
     pub snapshot: Snapshot,
-    /// When they were there.
+    /// The time of the sample.
     pub at: Instant,
 }
 
-/// The last two looks, and curves of what came before.
+/// The last two samples, and curves of earlier ones.
 #[derive(Default)]
 pub struct History {
     now: Option<Moment>,
@@ -28,7 +28,7 @@ pub struct History {
 }
 
 impl History {
-    /// Adds the newest look.
+    /// Adds the newest sample.
     pub fn add(&mut self, moment: Moment) {
         self.before = self.now.replace(moment);
         let rates = Rates::of(self);
@@ -50,7 +50,7 @@ impl History {
 pub struct Rates<'a> {
     now: Option<&'a Snapshot>,
     before: Option<&'a Snapshot>,
-    /// How long the interval was; 0: there is none yet.
+    /// The length of the interval. 0: there is none yet.
     pub seconds: f64,
 }
 
@@ -58,12 +58,12 @@ pub struct Rates<'a> {
 pub struct StageRate {
     /// Blocks per second.
     pub blocks: f64,
-    /// How long its batches took.
+    /// The time that its batches took.
     pub latency: Histogram,
 }
 
 impl<'a> Rates<'a> {
-    /// Of the last two looks.
+    /// The rates between the last two samples.
     pub fn of(history: &'a History) -> Self {
         let (now, before) = (history.now.as_ref(), history.before.as_ref());
         let seconds = now.zip(before).map_or(0.0, |(now, before)| now.at.duration_since(before.at).as_secs_f64());
@@ -91,12 +91,12 @@ impl<'a> Rates<'a> {
         self.counter(name) * BLOCK_BYTES as f64
     }
 
-    /// What sharing saves more, or less, in bytes per second.
+    /// The change of the saving by sharing, in bytes per second.
     pub fn saved(&self) -> f64 {
         self.change(Snapshot::saved_bytes)
     }
 
-    /// The share of a cache's look-ups that it answered, 0 to 1. `None`: there were none.
+    /// A cache's hit ratio, 0 to 1. `None`: there were no lookups.
     pub fn hit_ratio(&self, cache: &str) -> Option<f64> {
         let of = |figure: fn(&oncefs_engine::CacheReport) -> u64| {
             self.change(|snapshot| snapshot.report.caches.get(cache).map_or(0, figure))

@@ -89,7 +89,7 @@ fn draw_flow(frame: &mut Frame, area: Rect, history: &History, rates: &Rates) {
     frame.render_widget(Sparkline::default().data(newest), curve);
 }
 
-/// Bytes per second; what is saved may become less.
+/// Bytes per second, which may be negative: a saving may shrink.
 fn flow(bytes: f64) -> String {
     let sign = if bytes <= -1.0 { "-" } else { "" };
     format!("{sign}{}", Size(bytes.abs() as u64))

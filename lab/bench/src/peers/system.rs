@@ -101,7 +101,7 @@ impl System {
     pub fn require_programs(self) -> Result<()> {
         for program in self.programs() {
             let started = Command::new(program).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status();
-            started.map_err(|_| Failure::new(format!("{program} is missing: `scripts/setup corpora` installs it")))?;
+            started.map_err(|_| Failure::new(format!("{program} is missing: `scripts/setup peers` installs it")))?;
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
-//! The accounts of the files written lately: how many blocks each has, how many pieces sharing added to it, and where its
+//! The accounts of recently written files: how many blocks each has, how many pieces sharing added to it, and where its
 //! own blocks lie.
 //!
-//! Owns the accounts, in bounded memory; those asked for least lately leave. Leaves to `dedup` what an account allows
-//! (`FilePieces`), and to `budget` to make one anew from the map. Nothing is durable.
+//! Owns the accounts, in bounded memory; the least recently used ones leave. Leaves to `dedup` what an account allows
+//! (`FilePieces`), and to `budget` rebuilding an account from the map. Nothing is durable.
 //!
-//! Requests of one file are decided at the same time. So a request takes all pieces that are left, decides, and gives back
-//! what it did not use: no piece is spent twice.
+//! Requests of one file are decided concurrently. So a request takes all remaining pieces, decides, and gives back the
+//! unused ones: no piece is spent twice.
 
 use oncefs_dedup::{FilePieces, PieceCost, Slowdown};
 
@@ -13,10 +13,10 @@ use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
 use crate::sync::{LockRank, Mutex};
 use crate::{MapId, Pbn};
 
-/// Ranges of own blocks that are kept of a file: those written last.
+/// Ranges of own blocks that are kept for a file: those written last.
 const OWN_RANGES: usize = 4;
 
-/// Where a file's own blocks lie, as far as they were written lately: first block and the one behind the last.
+/// Where a file's own blocks lie, as far as they were written recently: the first block and the one after the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnRanges([(Pbn, Pbn); OWN_RANGES]);
 
@@ -41,7 +41,7 @@ impl OwnRanges {
     }
 }
 
-/// What is known of a file.
+/// The account of a file.
 #[derive(Clone, Copy, Default)]
 struct Account {
     pieces: FilePieces,
@@ -53,7 +53,7 @@ pub struct Accounts {
     parts: Vec<Mutex<RecentMaps<Account>>>,
 }
 
-/// Who knows the whole file, and who sees its blocks as they come.
+/// Whether the spender knows the whole file, or sees its blocks as they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spender {
     /// A write.
@@ -63,7 +63,8 @@ pub enum Spender {
 }
 
 impl Accounts {
-    /// None known yet; as many as fit into so many bytes, at least a few in each part.
+    /// An empty store. It has room for as many accounts as fit into this many bytes, and for at least a few in each
+    /// part.
     pub fn new(bytes_max: u64) -> Self {
         let part = |number| Mutex::numbered(LockRank::Leaf, number, RecentMaps::of_part(bytes_max));
         Self { parts: (0..PARTS as u64).map(part).collect() }
@@ -74,7 +75,7 @@ impl Accounts {
         self.with(map, |account| account.pieces)
     }
 
-    /// Where the file's own blocks lie, as far as that is known.
+    /// Where the file's own blocks lie, as far as known.
     pub fn own(&self, map: MapId) -> OwnRanges {
         self.with(map, |account| account.own).unwrap_or_default()
     }
@@ -84,7 +85,7 @@ impl Accounts {
         self.parts[part_of(map)].lock().get_or_default(map).pieces = pieces;
     }
 
-    /// Gives a file so many blocks more, and takes all pieces that are left to it then. None: it has no account.
+    /// Adds blocks to a file, and then takes all of its remaining pieces. None: it has no account.
     pub fn take(&self, map: MapId, blocks: u64, slowdown: Slowdown, cost: PieceCost, who: Spender) -> Option<u64> {
         self.with(map, |account| {
             account.pieces.grow(blocks, 0);
@@ -97,12 +98,12 @@ impl Accounts {
         })
     }
 
-    /// Gives pieces back that were taken.
+    /// Returns pieces that were taken.
     pub fn give_back(&self, map: MapId, pieces: u64) {
         self.with(map, |account| account.pieces.pieces = account.pieces.pieces.saturating_sub(pieces));
     }
 
-    /// A file got so many blocks more, and has these ranges of the data area for itself. False: it has no account.
+    /// Learns that a file got this many more blocks, and owns these ranges of the data area. False: it has no account.
     pub fn note_written(&self, map: MapId, blocks: u64, own: &[(Pbn, u64)]) -> bool {
         let noted = self.with(map, |account| {
             account.pieces.grow(blocks, 0);
@@ -111,7 +112,7 @@ impl Accounts {
         noted.is_some()
     }
 
-    /// A file changed in another way than by writes: its account is made anew when it is asked for.
+    /// Learns that a file changed other than by writes: its account is rebuilt when it is next needed.
     pub fn forget(&self, map: MapId) {
         self.parts[part_of(map)].lock().forget(map);
     }

@@ -1,7 +1,7 @@
-//! The accounts of files as their maps tell them, and which blocks cost nothing.
+//! Accounts of files computed from their maps, and which blocks cost nothing.
 //!
-//! An account that is not in memory is made from the map: from all its blocks, or from the last 64 MiB before the place of
-//! a write, which must not wait for more.
+//! An account that is not in memory is computed from the map: from all its blocks, or from the last 64 MiB before the
+//! place of a write, which must not wait for more.
 
 use std::cmp::Reverse;
 
@@ -14,20 +14,20 @@ use crate::format::page::page_of;
 use crate::format::shard::Target;
 use crate::{Lbn, MapId, Pbn, Result};
 
-/// Blocks with so many references are in the memory of whoever reads the volume: the read cache admits them first.
+/// Blocks with this many references are in the memory of every reader of the volume: the read cache admits them first.
 pub const REFS_FREE_MIN: u32 = 256;
-/// But only so many of them in one request.
+/// Most such blocks in one request.
 const FREE_BLOCKS_MAX: usize = 8;
-/// Shards that a write looks at, at most.
+/// Most shards that a write reads.
 const SHARDS_OF_WRITE_MAX: u64 = 64;
-/// Shards looked at in one go.
+/// Shards read at a time.
 const PORTION_SHARDS: usize = 64;
-/// Shards that the worker looks at, at most: 16 GiB of a file. Beyond that it lies as before.
+/// Most shards that the worker reads: 16 GiB of a file. The rest of the file is assumed to be alike.
 const SHARDS_OF_WORKER_MAX: usize = 16_384;
 
 impl Core {
-    /// The account of a file by its last blocks before a place. What cannot be read counts as nothing: no write depends on
-    /// it.
+    /// The account of a file, computed from its last blocks before a place. Unreadable shards count as nothing, because
+    /// no write depends on them.
     pub fn account_before(&self, map: MapId, place: Lbn) -> FilePieces {
         let end = place.0.div_ceil(SHARD_BLOCKS);
         let from = end.saturating_sub(SHARDS_OF_WRITE_MAX);
@@ -37,7 +37,8 @@ impl Core {
         })
     }
 
-    /// The account of a file, from all its blocks if it is not in memory. The caller holds no lock of the map's.
+    /// The account of a file, computed from all its blocks if it is not in memory. The caller does not hold the map's
+    /// lock.
     pub fn account(&self, map: MapId) -> Result<FilePieces> {
         if let Some(known) = self.policy.accounts().get(map) {
             return Ok(known);
@@ -47,7 +48,7 @@ impl Core {
         Ok(counted)
     }
 
-    /// Blocks and pieces of so many shards of a map, from one on. The answer may be out of date.
+    /// Blocks and pieces of at most `shards_max` shards of a map, starting at `from`. The result may be out of date.
     fn count_pieces(&self, map: MapId, from: u64, shards_max: usize) -> Result<FilePieces> {
         let gap_blocks_max = self.policy.piece_cost().gap_blocks_max();
         let (mut blocks, mut counter) = (0, PieceCounter::default());
@@ -71,9 +72,9 @@ impl Core {
         Ok(FilePieces::of_file(blocks, counter.pieces()))
     }
 
-    /// Which holders have so many references that every reader has them in memory, as far as the table is in memory: the few
-    /// that most blocks have. Each may cost a reader one read, and anybody can refer to a block of his own as often as he
-    /// likes: so there is a bound of how many cost nothing.
+    /// Which holders have so many references that every reader has them in memory, as far as the table is in memory:
+    /// the few blocks with the most references. Each may cost a reader one read, and any user can refer to a block of
+    /// their own many times. So the number of blocks that cost nothing is bounded.
     pub fn in_every_memory(&self, candidates: &[Candidates]) -> HashSet<Pbn> {
         let mut popular: HashMap<Pbn, usize> = HashMap::new();
         {
@@ -109,7 +110,7 @@ mod tests {
         let shard = core.shard(ShardKey { map: source, shard: 0 }).unwrap();
         let Target::Data(first) = shard.extents()[0].target else { panic!("{shard:?}") };
         let pbns: Vec<Pbn> = (0..BLOCKS).map(|n| first.plus(n)).collect();
-        // The last one is what a file consists of.
+        // The last one is the file's main content.
         let holders: Vec<&[Pbn]> = pbns.chunks(1).chain(pbns.chunks(1).skip(19)).collect();
         let blocks: Vec<Candidates> =
             holders.into_iter().map(|holders| Candidates { holders, current: None }).collect();

@@ -1,6 +1,6 @@
 //! Requests that read the data area: how large they are, and how long they take.
 //!
-//! Owns the sizes of those that serve files, and the estimate of what a piece costs, which all of them teach.
+//! Owns the sizes of requests that serve files, and the estimate of a piece's cost, which learns from all requests.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -18,9 +18,9 @@ pub struct DeviceReads {
     sizes: LiveSizes,
     under_way: Count,
     estimate: Mutex<PieceCostEstimate>,
-    /// What `estimate` says, to be read without a lock: the bits of a floating-point number.
+    /// The current estimate, readable without a lock: the bits of a floating-point number.
     piece_blocks: Count,
-    /// The same of the volume's record; 0: it has none.
+    /// The estimate in the volume's record, in the same form. 0: it has none.
     saved: Count,
     /// Whether the device was probed since the mount.
     is_probed: AtomicBool,
@@ -49,19 +49,19 @@ pub enum Change {
 }
 
 impl DeviceReads {
-    /// Starts from what an earlier mount measured.
+    /// Starts from the measurement of an earlier mount.
     pub fn start_from(&self, cost: PieceCost) {
         debug_assert!(cost.blocks() > 0.0, "a piece costs {} blocks", cost.blocks());
         self.piece_blocks.store(cost.blocks().to_bits(), Relaxed);
         *self.estimate.lock() = PieceCostEstimate::starting_from(Some(cost));
     }
 
-    /// What a piece costs.
+    /// The cost of a piece.
     pub fn piece_cost(&self) -> PieceCost {
         PieceCost::of_blocks(f64::from_bits(self.piece_blocks.load(Relaxed)))
     }
 
-    /// Whether that was measured, now or by an earlier mount.
+    /// Whether the cost was measured, now or by an earlier mount.
     pub fn is_measured(&self) -> bool {
         self.estimate.lock().is_measured()
     }
@@ -71,7 +71,7 @@ impl DeviceReads {
         self.is_probed.load(Relaxed)
     }
 
-    /// It was.
+    /// Notes that the device was probed.
     pub fn note_probed(&self) {
         self.is_probed.store(true, Relaxed);
     }
@@ -81,23 +81,23 @@ impl DeviceReads {
         self.saved.load(Relaxed) == cost.blocks().to_bits()
     }
 
-    /// It has.
+    /// Notes that the volume's record has this cost.
     pub fn note_saved(&self, cost: PieceCost) {
         debug_assert!(cost.blocks() > 0.0, "a cost of {} blocks is kept", cost.blocks());
         self.saved.store(cost.blocks().to_bits(), Relaxed);
     }
 
-    /// A request for so many blocks serves a file.
+    /// Counts a request for this many blocks that serves a file.
     pub fn count(&self, blocks: u64) {
         self.sizes.record(blocks);
     }
 
-    /// Makes requests at once, each for so many blocks in one piece, and learns from their time if all succeed. Every call
-    /// is timed: that takes as long as a thousandth of the fastest device's request, and only so the rare ones that are
-    /// held back for long are seen.
+    /// Makes requests in parallel, each for this many blocks in one piece, and learns from their time if all succeed.
+    /// Every call is timed. That costs a thousandth of the fastest device's request, and only this way the rare long
+    /// delays are seen.
     ///
-    /// Results beyond those of the blocks are of pages of the block table that were read beside them. To a device these are
-    /// pieces of one block; beside a single piece they are over before it.
+    /// Results beyond those of the blocks belong to pages of the block table that were read in parallel. To a device
+    /// these are pieces of one block. Beside a single piece they finish first.
     pub fn timed<E>(
         &self,
         blocks: &[u64],
@@ -119,7 +119,7 @@ impl DeviceReads {
         (results, self.learn(ReadTime { pieces, blocks, time, at_once }))
     }
 
-    /// Ignored while another read is noted.
+    /// Does nothing while another read is being noted.
     fn learn(&self, read: ReadTime) -> Option<Change> {
         let mut estimate = self.estimate.try_lock()?;
         let was = estimate.cost().blocks();
@@ -132,7 +132,7 @@ impl DeviceReads {
         Some(if now < was { Change::Fell } else { Change::Rose })
     }
 
-    /// For `oncefs stats`.
+    /// The figures for `oncefs stats`.
     pub fn report(&self) -> DeviceReport {
         let estimate = self.estimate.lock();
         DeviceReport {
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    /// Many requests in one piece, of which each block takes 8 microseconds, and many for 64 pieces.
+    /// Many requests in one piece, with 8 microseconds per block, and many with 64 pieces.
     fn learned(reads: &DeviceReads, piece: Duration) -> Vec<Change> {
         let block = Duration::from_micros(8);
         let learn = |n: u64| match n % 2 {

@@ -1,10 +1,10 @@
-//! The effective policy of each file: whether its blocks are looked up as they are written, whether the worker looks at
-//! them, and which runs are shared. `dedup` decides it ([`oncefs_dedup::effective_policy`]) from the file's own policy,
-//! which is a record by its map, and the mount's.
+//! The effective policy of each file: whether its blocks are looked up as they are written, whether the worker visits
+//! them, and which runs are shared. `dedup` derives it ([`oncefs_dedup::effective_policy`]) from the file's own policy,
+//! which is a record beside its map, and the mount's.
 //!
-//! Owns the consequences of a change: the worker looks at a file whose policy allows more, as a whole. The record
-//! changes with the rest of its publication, is durable with its group, and goes in the publication that detaches its
-//! map; so a crash leaves both or neither.
+//! Owns the consequences of a change: if a file's policy allows more, the worker visits the whole file. The record
+//! changes in the same publication as its cause, is durable with its group, and is removed in the publication that
+//! detaches its map. So a crash leaves both or neither.
 
 use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, ShareLimit, Work, effective_policy};
 
@@ -15,7 +15,8 @@ use crate::types::PolicyChange;
 use crate::{Change, MapId, Store};
 
 impl Store {
-    /// The policy of the file of a map, as last published. One that cannot be read is logged, and the mount's applies.
+    /// The policy of a map's file, as last published. If it cannot be read, that is logged and the mount's policy
+    /// applies.
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
         self.core.file_policy(map)
     }
@@ -25,8 +26,8 @@ impl Store {
         self.core.effective_policy(map)
     }
 
-    /// The shortest run worth sharing by a limit, in blocks. Within a budget: the shortest that a whole file could be shared
-    /// in.
+    /// The shortest run worth sharing under a limit, in blocks. With a budget: the shortest run length at which a whole
+    /// file could be shared.
     pub fn shortest_run(&self, limit: ShareLimit) -> u32 {
         self.core.shortest_run(limit)
     }
@@ -36,13 +37,13 @@ impl Store {
         (self.core.effective_policy_by(policy), self.core.why_effective(policy))
     }
 
-    /// Adds a file's new policy to a change. If it allows more than before, the worker looks at the file once the change
-    /// is published. The caller keeps others from changing the policy of this file meanwhile.
+    /// Adds a file's new policy to a change. If it allows more than before, the worker visits the file once the change
+    /// is published. The caller prevents other changes of this file's policy meanwhile.
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.core.policy_change(change, map, policy);
     }
 
-    /// As [`Store::policy_change`], for a map without blocks, which the worker need not look at.
+    /// Like [`Store::policy_change`], for a map without blocks, which the worker need not visit.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.core.first_policy(change, map, policy);
     }
@@ -94,7 +95,7 @@ impl Core {
         self.add_policy(change, PolicyChange { map, policy, allows_more: false });
     }
 
-    /// Adds a policy's record to a change; that of the default policy is deleted.
+    /// Adds a policy's record to a change. The record of the default policy is deleted.
     fn add_policy(&self, change: &mut Change, new: PolicyChange) {
         let key = keys::file_policy(new.map);
         if new.policy != FilePolicy::default() {
@@ -107,8 +108,8 @@ impl Core {
         change.policies.push(new);
     }
 
-    /// Whether the worker is to look at a file again whose policy changes. A file whose rank becomes new again was
-    /// written: what was written is noted block by block, and the rest of it stays as its former rank had it.
+    /// Whether the worker must revisit a file whose policy changes. A file whose rank becomes new again was written:
+    /// its new blocks are noted one by one, and the rest stays as its former rank had it.
     fn allows_more_of(&self, map: MapId, before: FilePolicy, after: FilePolicy) -> bool {
         if before.policy_override == after.policy_override && after.rank == Rank::New {
             return false;
@@ -119,7 +120,7 @@ impl Core {
         after.is_later && (!before.is_later || shares_more)
     }
 
-    /// After a publication: the worker looks at files whose policy allows more now.
+    /// After a publication: lets the worker visit files whose policy allows more now.
     pub fn look_at_allowed(&self, changes: &[PolicyChange]) {
         let mut is_any = false;
         for PolicyChange { map, .. } in changes.iter().filter(|change| change.allows_more) {
@@ -131,7 +132,7 @@ impl Core {
         }
     }
 
-    /// The reason for the effective policy of a file with this policy: what set its shortest run, or leaves it alone.
+    /// The reason for the effective policy of a file with this policy: what set its shortest run, or excludes it.
     pub fn why_effective(&self, policy: FilePolicy) -> String {
         let mount = self.tuning.with(|settings| settings.mount_policy());
         let EffectivePolicy { is_inline, is_later, limit, .. } = effective_policy(policy, mount);

@@ -1,10 +1,10 @@
-//! The facts that decide how files are deduplicated: their policies, how they are read, and how the device is. The
-//! policies of the files asked for lately are kept in bounded memory and never out of date.
+//! The facts that decide how files are deduplicated: their policies, their read patterns, and the device's speed. The
+//! policies of recently used files are kept in bounded memory and are always current.
 //!
-//! Invariants: (1) the policy known here of a map is that of its newest publication; (2) the memory is bounded: those
-//! asked for least lately leave. For (1) a publication updates it under the publish lock, under which its record
-//! becomes visible, and counts; and a policy that was read from a record enters only if nothing was counted since
-//! before it was read.
+//! Invariants: (1) the policy known here of a map is that of its newest publication; (2) the memory is bounded: the
+//! least recently used ones leave. For (1), a publication updates the policy and counts the change under the publish
+//! lock, which also makes its record visible. A policy read from a record enters only if no change was counted since
+//! before the read.
 
 use std::time::{Duration, Instant};
 
@@ -21,34 +21,35 @@ use crate::sync::{LockRank, Mutex};
 
 struct Part {
     known: RecentMaps<FilePolicy>,
-    /// Publications of policies of maps of this part.
+    /// Counts publications of policies of maps in this part.
     changes: u64,
 }
 
-/// Taken before a record is read that is to enter afterwards.
+/// Taken before a record is read whose policy will be entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u64);
 
-/// The files asked for lately.
+/// The policies of recently used files.
 pub struct Policies {
     parts: Vec<Mutex<Part>>,
 }
 
 impl Policies {
-    /// None known yet; as many as fit into so many bytes, at least a few in each part.
+    /// An empty store. It has room for as many policies as fit into this many bytes, and for at least a few in each
+    /// part.
     pub fn new(bytes_max: u64) -> Self {
         let part = || Part { known: RecentMaps::of_part(bytes_max), changes: 0 };
         Self { parts: (0..PARTS).map(|_| Mutex::new(LockRank::Leaf, part())).collect() }
     }
 
-    /// The policy of a file. An error: it is to be read, and to enter with this ticket.
+    /// The policy of a file. On an error, read its record and enter it with this ticket.
     pub fn get(&self, map: MapId) -> Result<FilePolicy, Ticket> {
         let mut part = self.parts[part_of(map)].lock();
         let ticket = Ticket(part.changes);
         part.known.get(map).copied().ok_or(ticket)
     }
 
-    /// Takes in a policy that was read, unless one was published meanwhile.
+    /// Takes in a policy that was read, unless another was published meanwhile.
     pub fn enter(&self, map: MapId, policy: FilePolicy, ticket: Ticket) {
         let mut part = self.parts[part_of(map)].lock();
         if Ticket(part.changes) == ticket {
@@ -56,7 +57,8 @@ impl Policies {
         }
     }
 
-    /// A publication gives a file this policy. The caller holds the publish lock, or no other thread knows the map yet.
+    /// Learns that a publication gives a file this policy. The caller holds the publish lock, or no other thread knows
+    /// the map yet.
     pub fn published(&self, map: MapId, policy: FilePolicy) {
         let mut part = self.parts[part_of(map)].lock();
         part.changes += 1;
@@ -64,27 +66,27 @@ impl Policies {
     }
 }
 
-/// Facts about files and about the device they are read from.
+/// Facts about files and about the device that holds them.
 pub struct PolicyFacts {
     /// Overrides and ranks of files.
     policies: Policies,
     /// How files are read.
     read_patterns: ReadPatterns,
-    /// What files may still share.
+    /// How much files may still share.
     accounts: Accounts,
     /// How the data area is read.
     device_reads: DeviceReads,
     /// Whether reading around small files is worth it.
     read_around: ReadAround,
-    /// When a fall of what a piece costs last called for a full pass.
+    /// When a fall of the piece cost last started a full pass.
     passed: Mutex<Option<Instant>>,
 }
 
-/// How seldom a fall of what a piece costs calls for a full pass. What a fall in between allows is found by the next one.
+/// Shortest time between full passes for a fall of the piece cost. The next pass finds what a fall in between allows.
 const PASS_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 impl PolicyFacts {
-    /// Nothing known yet; the bounds are bytes of memory.
+    /// No facts yet. The bounds are bytes of memory.
     pub fn new(policy_bytes_max: u64, read_pattern_bytes_max: u64) -> Self {
         Self {
             policies: Policies::new(policy_bytes_max),
@@ -96,7 +98,7 @@ impl PolicyFacts {
         }
     }
 
-    /// Whether a fall of what a piece costs may call for a full pass at `now`. It counts as having done so.
+    /// Whether a fall of the piece cost may start a full pass at `now`. If so, it counts as started.
     pub fn begin_pass_for_cost(&self, now: Instant) -> bool {
         let mut passed = self.passed.lock();
         let may = passed.is_none_or(|passed| now.saturating_duration_since(passed) >= PASS_EVERY);
@@ -106,17 +108,17 @@ impl PolicyFacts {
         may
     }
 
-    /// The policy of a map's file. An error: its record is to be read, and passed on with this ticket.
+    /// The policy of a map's file. On an error, read its record and pass it on with this ticket.
     pub fn file_policy(&self, map: MapId) -> Result<FilePolicy, Ticket> {
         self.policies.get(map)
     }
 
-    /// A record was read: its policy is known from now on, unless another one was published meanwhile.
+    /// Takes in the policy of a record that was read, unless another was published meanwhile.
     pub fn note_read_policy(&self, map: MapId, policy: FilePolicy, ticket: Ticket) {
         self.policies.enter(map, policy, ticket);
     }
 
-    /// A policy becomes visible. The caller holds the publish lock, or no other thread knows the map yet.
+    /// Learns that a policy becomes visible. The caller holds the publish lock, or no other thread knows the map yet.
     pub fn note_published_policy(&self, map: MapId, policy: FilePolicy) {
         self.policies.published(map, policy);
     }
@@ -138,12 +140,12 @@ impl PolicyFacts {
         self.read_patterns.note(map, first, blocks)
     }
 
-    /// What files may still share.
+    /// How much files may still share.
     pub fn accounts(&self) -> &Accounts {
         &self.accounts
     }
 
-    /// What one more piece of a file costs its readers.
+    /// The cost of one more piece to a file's readers.
     pub fn piece_cost(&self) -> PieceCost {
         self.device_reads.piece_cost()
     }
@@ -158,7 +160,7 @@ impl PolicyFacts {
         self.device_reads.is_probed()
     }
 
-    /// It was.
+    /// Notes that the device was probed.
     pub fn note_probed(&self) {
         self.device_reads.note_probed();
     }
@@ -168,12 +170,12 @@ impl PolicyFacts {
         self.device_reads.is_saved(cost)
     }
 
-    /// It has.
+    /// Notes that the volume's record has this cost of a piece.
     pub fn note_saved(&self, cost: PieceCost) {
         self.device_reads.note_saved(cost);
     }
 
-    /// Starts from what an earlier mount measured.
+    /// Starts from the measurement of an earlier mount.
     pub fn start_from(&self, cost: PieceCost) {
         self.device_reads.start_from(cost);
     }
@@ -183,13 +185,13 @@ impl PolicyFacts {
         &self.read_around
     }
 
-    /// A request to the device for so many blocks serves a file.
+    /// Counts a device request for this many blocks that serves a file.
     pub fn count_device_read(&self, blocks: u64) {
         self.device_reads.count(blocks);
     }
 
-    /// Makes requests to the device at once, each for so many blocks, and learns from their time if all succeed. Gives
-    /// how the cost of a piece changed.
+    /// Makes device requests in parallel, each for this many blocks, and learns from their time if all succeed. Returns
+    /// how the piece cost changed.
     pub fn timed_device_reads<E>(
         &self,
         blocks: &[u64],
@@ -198,7 +200,7 @@ impl PolicyFacts {
         self.device_reads.timed(blocks, requests)
     }
 
-    /// How the device was read since the mount.
+    /// The device's read figures since the mount.
     pub fn device_report(&self) -> DeviceReport {
         self.device_reads.report()
     }
@@ -239,7 +241,7 @@ mod tests {
         let policies = Policies::new(BYTES);
         let ticket = policies.get(MapId(1)).unwrap_err();
         policies.published(MapId(1), policy_override(9));
-        // It leaves again, so that nothing but the count tells.
+        // Then it is evicted, so that only the counter tells.
         let of_its_part = (2..).filter(|map| part_of(MapId(*map)) == part_of(MapId(1)));
         of_its_part.take(4_000).for_each(|map| policies.published(MapId(map), policy_override(1)));
         assert!(policies.get(MapId(1)).is_err());

@@ -1,10 +1,10 @@
-//! The probe of what a piece costs: short reads of blocks that hold data, while no program asks for anything. And how the
-//! number is kept in the volume.
+//! The probe of the piece cost: short reads of blocks with data, while no program makes requests. Also keeps the result
+//! in the volume.
 //!
-//! Only blocks that hold data are read: a device answers for holes and trimmed blocks without looking. The probe lasts
-//! longer than a limit on the device lets requests pass at once, and ends when a program calls.
+//! Only blocks with data are read, because a device answers for holes and trimmed blocks without any access. The probe
+//! lasts longer than a rate limit on the device lets requests pass at once, and ends when a program makes a request.
 //!
-//! Crash: the number is advice. Before the commit of its record the next mount probes again.
+//! Crash: the number is advice. If its record was not committed, the next mount probes again.
 
 use std::time::{Duration, Instant};
 
@@ -17,23 +17,23 @@ use crate::format::keys;
 use crate::state::published::Plan;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
-/// Time spent on each kind of read: some batches of the estimate.
+/// Time spent on each kind of read: several batches of the estimate.
 const TIME: Duration = Duration::from_millis(450);
-/// Less data than this is not worth a probe: it may be in a cache of the device as a whole.
+/// Less data than this is not worth a probe: all of it may be in the device's cache.
 const DATA_BLOCKS_MIN: u64 = 16_384;
 /// Blocks of a large read.
 const LARGE_BLOCKS: u64 = 256;
-/// Places looked at for blocks that hold data.
+/// Places checked for blocks with data.
 const PLACES: usize = 4_096;
-/// Large reads that go to different places.
+/// Large reads at different places.
 const LARGE_PLACES: usize = 64;
-/// Pieces that are read at first; as many more as fill the time of a round.
+/// Pieces in the first round. Later rounds read as many as fill the time.
 const PIECES_FIRST: usize = 64;
 /// A round of reads that took less is doubled.
 const ROUND: Duration = Duration::from_millis(25);
 
 impl Core {
-    /// Measures what a piece costs if that was not tried since the mount and there is enough data. True: it did.
+    /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
         let has_data = self.totals().used.0 >= DATA_BLOCKS_MIN;
@@ -56,9 +56,9 @@ impl Core {
         }
     }
 
-    /// False: a program called.
+    /// Makes the reads. False: a program made a request.
     fn probe(&self) -> Result<bool> {
-        // None of the blocks is reused while it is read.
+        // Keeps the blocks from being reused while they are read.
         let _pin = self.space.pin();
         let mut random = Random::new(self.foreground.now().as_nanos() as u64);
         let (apart, large) = self.places(&mut random);
@@ -88,7 +88,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Single blocks that hold data, far from each other and in no order, and beginnings of ranges that do as a whole.
+    /// Single blocks with data, far from each other and in random order, and beginnings of ranges that are all data.
     fn places(&self, random: &mut Random) -> (Vec<Pbn>, Vec<Pbn>) {
         let data = self.totals().data.0;
         let mut pbns: Vec<Pbn> = (0..PLACES).map(|_| Pbn(1 + random.below(data - 1))).collect();
@@ -108,7 +108,7 @@ impl Core {
         (order.into_iter().map(|at| apart[at]).collect(), large)
     }
 
-    /// After opening: what an earlier mount measured.
+    /// After opening: restores the measurement of an earlier mount.
     pub fn restore_piece_cost(&self) -> Result<()> {
         let Some(value) = self.get(&keys::device())? else { return Ok(()) };
         match DeviceRecord::decode(&value) {
@@ -121,7 +121,7 @@ impl Core {
         Ok(())
     }
 
-    /// Publishes what a piece costs if that was measured and is not kept yet: durable with the current group.
+    /// Publishes the piece cost if it was measured and is not stored yet. It is durable with the current group.
     pub fn save_piece_cost(&self) -> Result<()> {
         let piece_cost = self.policy.piece_cost();
         if !self.policy.is_piece_cost_measured() || self.policy.is_saved(piece_cost) {

@@ -1,34 +1,34 @@
-//! Whether reading what lies around small files is worth it: learned from how much of it is read afterwards.
+//! Whether reading around small files is worth it: learned from how many of the extra blocks are read later.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::stats::counters::Count;
 
-/// Blocks that are brought before anything is known.
+/// Blocks brought in before the first verdict.
 const LEARNING_BLOCKS: u64 = 2048;
-/// Of so many blocks that are brought one has to be read: about one more file of a region.
+/// One in this many extra blocks has to be read: about one more file of a region.
 const BLOCKS_PER_USE: u64 = 8;
-/// Where it is not worth it, one in so many reads tries again.
+/// If it is not worth it, one in this many reads tries again.
 const TRY_EVERY: u64 = 64;
-/// Counts are halved from here on, so that what was learned long ago fades.
+/// At this many blocks the counts are halved, so that old observations fade.
 const REMEMBERED_BLOCKS: u64 = 1 << 16;
 
-/// What was brought around small files, and what became of it. Counts that race with each other are a little wrong, and
-/// cost a read.
+/// Blocks read in around small files, and how many of them were used. Counts that race with each other are slightly
+/// wrong, which costs a read.
 #[derive(Default)]
 pub struct ReadAround {
     /// Blocks of other files.
     brought: Count,
-    /// Blocks of the files that were asked for, which are all read.
+    /// Blocks of the requested files, which are all read.
     asked_for: Count,
-    /// Blocks that were read from the cache, of both kinds.
+    /// Blocks of both kinds that were read from the cache.
     used: Count,
-    /// Reads that brought nothing, as it is not worth it.
+    /// Reads without read-around, because it is not worth it.
     refrained: Count,
 }
 
 impl ReadAround {
-    /// Whether the next small file is read with what lies around it.
+    /// Whether the next small file is read with the blocks around it.
     pub fn is_wanted(&self) -> bool {
         let (brought, used) = (self.brought.load(Relaxed), self.used.load(Relaxed));
         let others_used = used.saturating_sub(self.asked_for.load(Relaxed));
@@ -37,7 +37,7 @@ impl ReadAround {
             || self.refrained.fetch_add(1, Relaxed) % TRY_EVERY == TRY_EVERY - 1
     }
 
-    /// Blocks were brought: so many of the file that was asked for, and so many others.
+    /// Learns that blocks were read in: this many of the requested file, and this many others.
     pub fn note_brought(&self, asked_for: u64, others: u64) {
         self.asked_for.fetch_add(asked_for, Relaxed);
         if self.brought.fetch_add(others, Relaxed) + others >= REMEMBERED_BLOCKS {
@@ -47,13 +47,13 @@ impl ReadAround {
         }
     }
 
-    /// A block that was brought is read.
+    /// Learns that such a block is read.
     pub fn note_used(&self) {
         self.used.fetch_add(1, Relaxed);
     }
 }
 
-/// Several threads may do this at once: each halves what it finds, and none takes more than there is.
+/// Several threads may do this at once: each halves the value that it finds, and none takes more than that.
 fn halve(count: &Count) {
     let mut before = count.load(Relaxed);
     while let Err(found) = count.compare_exchange_weak(before, before - before / 2, Relaxed, Relaxed) {

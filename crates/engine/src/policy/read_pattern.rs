@@ -1,10 +1,10 @@
 //! How files are read, map by map, in bounded memory: a file that is read at random has no budget.
 //!
-//! Owns the counts of the maps read lately; those read least lately leave. Leaves the rule to `dedup` (`ReadPattern`), and
-//! the consequences to `share_limit`. Nothing is kept across mounts: a map that is not known here is expected to be read
-//! in sequence.
+//! Owns the counts of recently read maps; the least recently read ones leave. Leaves the rule to `dedup`
+//! (`ReadPattern`), and the consequences to `share_limit`. Nothing is kept across mounts: an unknown map is assumed to
+//! be read in sequence.
 //!
-//! A read never waits here: where another thread holds a part of the maps, it is not counted.
+//! A read never waits here: if another thread holds a part of the maps, the read is not counted.
 
 use oncefs_dedup::ReadPattern;
 
@@ -26,14 +26,14 @@ pub struct ReadPatterns {
 }
 
 impl ReadPatterns {
-    /// None known yet; as many as fit into so many bytes, at least a few in each part.
+    /// An empty store. It has room for as many maps as fit into this many bytes, and for at least a few in each part.
     pub fn new(bytes_max: u64) -> Self {
         let part = |number| Mutex::numbered(LockRank::Leaf, number, RecentMaps::of_part(bytes_max));
         Self { parts: (0..PARTS as u64).map(part).collect() }
     }
 
-    /// Learns that a request read so many blocks from `first` on. True: the map turned out to be read at random. None: the
-    /// request went uncounted.
+    /// Learns that a request read this many blocks, starting at `first`. True: the map turned out to be read at random.
+    /// None: the request was not counted.
     pub fn note(&self, map: MapId, first: u64, blocks: u32) -> Option<bool> {
         let mut part = self.parts[part_of(map)].try_lock()?;
         let known = part.get_or_default(map);
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_map_read_in_sequence_in_small_requests_stays() {
         let patterns = ReadPatterns::new(64 << 10);
-        // The last block of a request is read again by the next, as read-ahead may do.
+        // The next request reads the last block of a request again, as read-ahead may do.
         assert!((0..10_000).all(|n| patterns.note(MapId(3), n, 2) == Some(false)));
     }
 

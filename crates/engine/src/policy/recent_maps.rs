@@ -1,8 +1,8 @@
-//! A value for each of the maps asked for lately, in bounded memory. Maps with the same hash share a set, in which the one
-//! asked for least lately makes room.
+//! A value for each recently used map, in bounded memory. Maps with the same hash share a set, and the least recently
+//! used map of a set makes room.
 //!
-//! Owns where a map's value lies. Leaves the locks to those who keep such values: each has `PARTS` of them, and something
-//! else under the same lock if it likes.
+//! Owns where a map's value lies. Leaves the locks to its users: each has `PARTS` of them, and may protect other data
+//! with them too.
 
 use crate::MapId;
 
@@ -18,7 +18,7 @@ pub struct Place<T> {
     value: T,
 }
 
-/// Those of one part, the one asked for last first in its set.
+/// The values of one part. In a set, the most recently used comes first.
 pub struct RecentMaps<T> {
     sets: Box<[[Place<T>; WAYS]]>,
 }
@@ -29,18 +29,18 @@ pub fn part_of(map: MapId) -> usize {
 }
 
 fn hash_of(map: MapId) -> u64 {
-    // Fibonacci hashing: ids follow each other.
+    // Fibonacci hashing: ids are consecutive.
     map.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
 impl<T: Copy + Default> RecentMaps<T> {
-    /// None known yet; as many as fit into one part of so many bytes, at least a few.
+    /// An empty part. It has room for as many values as fit into this many bytes, and for at least a few.
     pub fn of_part(bytes_max: u64) -> Self {
         let sets = (bytes_max as usize / size_of::<[Place<T>; WAYS]>() / PARTS).max(1);
         Self { sets: vec![[Place::default(); WAYS]; sets].into_boxed_slice() }
     }
 
-    /// The value of a map, which is the one asked for last from now on.
+    /// The value of a map. The map becomes the most recently used.
     pub fn get(&mut self, map: MapId) -> Option<&mut T> {
         let set = self.set_of(map);
         let at = set.iter().position(|place| place.map == map && map.0 > 0)?;
@@ -48,7 +48,7 @@ impl<T: Copy + Default> RecentMaps<T> {
         Some(&mut set[0].value)
     }
 
-    /// The same; a map that is not known yet gets the default, in the place of the one asked for least lately.
+    /// The same. An unknown map gets the default value, in the place of the least recently used one.
     pub fn get_or_default(&mut self, map: MapId) -> &mut T {
         let set = self.set_of(map);
         let found = set.iter().position(|place| place.map == map);
@@ -59,12 +59,12 @@ impl<T: Copy + Default> RecentMaps<T> {
         &mut set[0].value
     }
 
-    /// The value of a map, without asking for it.
+    /// The value of a map. Does not count as a use.
     pub fn peek(&self, map: MapId) -> Option<&T> {
         self.sets[self.place_of(map)].iter().find(|place| place.map == map).map(|place| &place.value)
     }
 
-    /// The map is not known any more.
+    /// Removes a map.
     pub fn forget(&mut self, map: MapId) {
         if let Some(place) = self.set_of(map).iter_mut().find(|place| place.map == map) {
             *place = Place::default();

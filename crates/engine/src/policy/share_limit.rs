@@ -1,7 +1,7 @@
-//! What limits the sharing of a file: by its effective policy, and by how it is read.
+//! The limit of a file's sharing: from its effective policy, and from how it is read.
 //!
-//! Owns the consequences of a limit that falls away: the worker looks again at blocks that were refused for it, as part of
-//! their file.
+//! Owns the consequences of a limit that falls away: the worker revisits the blocks that were refused under it,
+//! together with their file.
 
 use std::time::Instant;
 
@@ -13,12 +13,12 @@ use crate::settings::values::Settings;
 use crate::{Lbn, MapId, Result};
 
 impl Core {
-    /// What limits the sharing of a map.
+    /// The limit of a map's sharing.
     pub fn share_limit(&self, map: MapId) -> ShareLimit {
         self.limit_by(map, self.effective_policy(map))
     }
 
-    /// What limits the sharing of a map with this effective policy. A file that is read at random has no budget.
+    /// The limit of a map's sharing under this effective policy. A file that is read at random has no budget.
     pub fn limit_by(&self, map: MapId, policy: EffectivePolicy) -> ShareLimit {
         match policy.limit {
             ShareLimit::Budget(_) if self.policy.is_read_at_random(map) => ShareLimit::Runs(1),
@@ -26,8 +26,8 @@ impl Core {
         }
     }
 
-    /// The shortest run worth sharing in a map, in blocks. Within a budget: the shortest that the whole file could be
-    /// shared in.
+    /// The shortest run worth sharing in a map, in blocks. With a budget: the shortest run length at which the whole
+    /// file could be shared.
     pub fn run_blocks_min(&self, map: MapId) -> u32 {
         self.shortest_run(self.share_limit(map))
     }
@@ -40,9 +40,9 @@ impl Core {
         }
     }
 
-    /// The shortest run worth sharing that ends with this block, which the map has or gets: fewer than elsewhere if it is
-    /// the map's last one, and the file's policy lets its whole and its end be shared. The caller holds the map's lock, or
-    /// can do with an answer that is out of date.
+    /// The shortest run worth sharing that ends with this block, which the map has or gets. It is shorter than
+    /// elsewhere if the block is the map's last one and the file's policy shares whole files and ends. The caller holds
+    /// the map's lock, or accepts an outdated answer.
     pub fn end_blocks_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
         let policy = self.effective_policy(map);
         match policy.limit {
@@ -52,13 +52,13 @@ impl Core {
         }
     }
 
-    /// As `end_blocks_min`, for a file whose last chunk is shared whatever its length.
+    /// Like `end_blocks_min`, for a file whose last chunk is shared whatever its length.
     pub fn end_chunk_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
         Ok(self.is_end(map, last)?.then(|| RunRule::end_chunk(last)))
     }
 
-    /// Learns how a map is read from a request of somebody who may write it too: a file that is read at random has no
-    /// budget, and nobody else's reads take it away.
+    /// Learns how a map is read, from a request of a user who may also write it. A file that is read at random loses
+    /// its budget, and no other user's reads can take it away.
     pub fn note_read(&self, map: MapId, first: Lbn, blocks: u64) {
         let blocks = blocks.min(u64::from(u32::MAX)) as u32;
         let became_random = self.policy.note_read(map, first.0, blocks).unwrap_or(false);
@@ -67,8 +67,8 @@ impl Core {
         }
     }
 
-    /// Reads changed what a piece costs. A fall concerns all files with a budget. Whoever loads the device now and then makes
-    /// it rise and fall, so that this calls for a full pass once in a while only.
+    /// Learns that reads changed the piece cost. A fall concerns all files with a budget. A changing load on the device
+    /// makes the cost rise and fall, so this starts a full pass only once in a while.
     pub fn piece_cost_changed(&self, change: Change, now: Instant) {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
         if change == Change::Fell && has_budget && self.policy.begin_pass_for_cost(now) {
@@ -76,8 +76,8 @@ impl Core {
         }
     }
 
-    /// Whether what was refused by one setting may be shared by another, in any file. A change of the ranks' meaning
-    /// allows more of some files, whichever it is.
+    /// Whether blocks that were refused under one setting may be shared under another, in any file. A change of the
+    /// meaning of ranks allows more for some files, in either direction.
     pub fn allows_more(&self, before: &Settings, after: &Settings) -> bool {
         let (before, after) = (before.mount_policy(), after.mount_policy());
         before.ranks != after.ranks || after.limit().allows_more_than(before.limit())
@@ -97,7 +97,7 @@ mod tests {
 
     const BLOCK: u64 = BLOCK_BYTES as u64;
 
-    /// Without a length of runs there is a budget of this much.
+    /// Without a run length, a budget of this much applies.
     const PERCENT: u32 = 10;
     const BUDGET: ShareLimit = ShareLimit::Budget(Slowdown(PERCENT));
 

@@ -8,7 +8,6 @@
 //! call that needs an unknown region returns [`Step::Load`], and is repeated with the region's bitmap. Searches are
 //! short too: each region has an upper bound of its longest free run, so a region without a long enough run is searched
 //! once.
-//! region has a bound of its longest free run, so that one in which none is long enough is searched once.
 
 use crate::format::page::PAGE_ENTRIES;
 use crate::space::bitmap::Bitmap;

@@ -15,7 +15,7 @@ pub struct Backlog {
     file: Mutex<Option<SkippedFile>>,
 }
 
-/// How much waits.
+/// The amount of waiting work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Blocks that are listed one by one.
@@ -45,7 +45,7 @@ impl Backlog {
         self.skipped.lock().is_empty()
     }
 
-    /// What waits.
+    /// The waiting work.
     pub fn waiting(&self) -> Waiting {
         let skipped = self.skipped.lock();
         let (blocks, files) = (skipped.blocks(), skipped.owners());
@@ -64,7 +64,7 @@ impl Backlog {
         lbns.map(|lbn| skipped.has(map.0, lbn)).collect()
     }
 
-    /// Notes ranges of a map: first block, number of blocks, and whether they wait from now on or no longer do.
+    /// Notes ranges of a map: first block, number of blocks, and whether the blocks wait from now on or no longer do.
     pub fn note(&self, map: MapId, ranges: impl IntoIterator<Item = (Lbn, u64, bool)>) {
         let mut skipped = self.skipped.lock();
         if skipped.bytes_max() == 0 {
@@ -84,7 +84,7 @@ impl Backlog {
         self.skipped.lock().forget(map.0);
     }
 
-    /// Takes out what the worker is to look at next: at most `blocks_max` blocks of one map, or a whole map, or all.
+    /// Takes out the worker's next work: at most `blocks_max` blocks of one map, or a whole map, or everything.
     pub fn take(&self, blocks_max: u64) -> Option<Work> {
         assert!(blocks_max > 0, "a batch of {blocks_max} blocks");
         let work = self.skipped.lock().take(blocks_max);
@@ -95,13 +95,13 @@ impl Backlog {
         work
     }
 
-    /// Takes back places that the worker did not come to.
+    /// Takes back places that the worker did not get to.
     pub fn put_back(&self, places: impl IntoIterator<Item = (MapId, Lbn)>) {
         let mut skipped = self.skipped.lock();
         places.into_iter().for_each(|(map, lbn)| skipped.add(map.0, lbn, 1));
     }
 
-    /// A whole map, or everything, is to be looked at again.
+    /// Requeues a whole map, or everything.
     pub fn requeue(&self, work: Work) {
         let mut skipped = self.skipped.lock();
         if skipped.bytes_max() > 0 {
@@ -109,13 +109,13 @@ impl Backlog {
         }
     }
 
-    /// Takes in what an earlier mount left.
+    /// Takes in the backlog of an earlier mount.
     pub fn restore(&self, records: impl IntoIterator<Item = Skipped>) {
         let mut skipped = self.skipped.lock();
         records.into_iter().for_each(|record| skipped.restore(record));
     }
 
-    /// All that waits, as it is written to the file.
+    /// The whole backlog, in the form of the file's records.
     pub fn contents(&self) -> Vec<Skipped> {
         self.skipped.lock().contents().collect()
     }
@@ -128,7 +128,7 @@ impl Backlog {
         was_off
     }
 
-    /// Writes records to the file, if there is one; `clean_at` as in [`crate::format::backlog::Checkpoint`]. Gives how
+    /// Writes records to the file, if it exists; `clean_at` as in [`crate::format::backlog::Checkpoint`]. Returns how
     /// many bytes were written since the mount. After a failure the file is not used any more.
     pub fn write_file(&self, clean_at: u64, records: impl FnOnce() -> Vec<Skipped>) -> Option<u64> {
         let mut file = self.file.lock();

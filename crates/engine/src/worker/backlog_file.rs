@@ -1,4 +1,4 @@
-//! The file `skipped`: the worker's backlog across mounts, in two slots. One of them is always whole.
+//! The file `skipped`: the worker's backlog across mounts, in two slots. One of them is always intact.
 
 use std::io;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub struct SkippedFile {
     device: Arc<dyn Device>,
     volume_id: [u8; 16],
     number: u64,
-    /// Checksum of what was written last; it need not be written again.
+    /// Checksum of the last written content, which need not be written again.
     newest: Option<u64>,
     bytes_written: u64,
 }
 
 impl SkippedFile {
-    /// Opens the file and reads the newest sound checkpoint in it; None: there is none.
+    /// Opens the file and reads its newest valid checkpoint, if it has one.
     pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16]) -> io::Result<(Self, Option<Checkpoint>)> {
         let slots = [read_slot(&*device, 0)?, read_slot(&*device, SLOT_BYTES)?];
         if slots.iter().any(|slot| matches!(slot, Slot::Damaged)) {
@@ -63,7 +63,7 @@ impl SkippedFile {
     }
 }
 
-/// Opens the file of skipped blocks. Nothing, with a line in the log: it cannot be used.
+/// Opens the file of skipped blocks. None if it cannot be used, which is logged.
 pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16]) -> (Option<SkippedFile>, Option<Checkpoint>) {
     match SkippedFile::open(device, volume_id) {
         Ok((file, newest)) => (Some(file), newest),
@@ -74,7 +74,7 @@ pub fn open(device: Arc<dyn Device>, volume_id: [u8; 16]) -> (Option<SkippedFile
     }
 }
 
-/// What a place of the file holds.
+/// The content of a slot.
 enum Slot {
     Empty,
     Damaged,

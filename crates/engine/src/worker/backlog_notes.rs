@@ -1,5 +1,5 @@
-//! Noting what in-line deduplication leaves to the worker: after each publication, and in a file across mounts. A crash
-//! loses what was noted after the last checkpoint of the file; then the worker looks at every block once.
+//! Notes the blocks that in-line deduplication leaves to the worker: after each publication, and in a file across
+//! mounts. A crash loses the notes after the file's last checkpoint. Then the worker visits every block once.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,18 +9,18 @@ use crate::write::batch::{Batch, Outcome};
 use crate::{Lbn, MapId};
 
 impl Core {
-    /// At a clean unmount, when nothing is published any more: writes what the next mount continues with.
+    /// At a clean unmount, after the last publication: writes the state from which the next mount continues.
     pub fn leave_cleanly(&self) {
         self.write_out_hints();
         let sequence = self.state.lock().durable_sequence;
-        // One that is off knows nothing of what was skipped.
+        // A backlog that is off does not know which blocks were skipped.
         if self.backlog.is_on() {
             self.checkpoint_backlog(sequence);
         }
         self.stored.settle_records();
     }
 
-    /// Takes in what an earlier mount left. `fresh`: nothing was ever written to the volume.
+    /// Takes in the backlog of an earlier mount. `is_fresh`: nothing was ever written to the volume.
     pub fn restore_backlog(&self, newest: Option<Checkpoint>, is_fresh: bool) {
         if self.tuning.with(|settings| settings.skipped_bytes) == 0 {
             return;
@@ -29,19 +29,19 @@ impl Core {
             newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at() && newest.clean_at > 0);
         self.backlog.restore(newest.into_iter().flat_map(|newest| newest.records));
         if !is_whole && !is_fresh {
-            // After what is listed: a full pass finds what the crash lost.
+            // After the listed blocks: a full pass finds those that the crash lost.
             self.begin_full_pass();
         }
     }
 
-    /// Notes which blocks of a published batch the worker has yet to look at, and which it no longer has to.
+    /// Notes which blocks of a published batch the worker has yet to visit, and which no longer.
     pub fn note_skipped(&self, map: MapId, batch: &Batch) {
         if batch.policy.is_later && self.backlog.is_on() {
             self.backlog.note(map, ranges_to_note(batch));
         }
     }
 
-    /// Leaves blocks of a file to the worker, where there is one.
+    /// Leaves blocks of a file to the worker, if it deduplicates the file.
     pub fn leave_to_worker(&self, map: MapId, lbns: impl IntoIterator<Item = Lbn>) {
         if !self.is_later(map) {
             return;
@@ -49,8 +49,8 @@ impl Core {
         self.backlog.note(map, lbns.into_iter().map(|lbn| (lbn, 1, true)));
     }
 
-    /// Writes the backlog to its file, if there is one. `clean_at`: nothing was published after this commit; 0:
-    /// something may be.
+    /// Writes the backlog to its file, if it exists. `clean_at`: nothing was published after this commit. 0: something
+    /// may have been.
     pub fn checkpoint_backlog(&self, clean_at: u64) {
         let records = || self.worker.unfinished(|| self.backlog.contents());
         if let Some(bytes) = self.backlog.write_file(clean_at, records) {
@@ -59,11 +59,11 @@ impl Core {
     }
 }
 
-/// The ranges of a published batch that are to be noted: first block, number of blocks, and whether they wait from now
-/// on or no longer do.
+/// The ranges of a published batch to note: first block, number of blocks, and whether the blocks wait from now on or
+/// no longer do.
 fn ranges_to_note(batch: &Batch) -> Vec<(Lbn, u64, bool)> {
     let is_final = final_refusals(batch);
-    // A block equal to what was there is as known or unknown as before.
+    // A block that equals the previous content is as known or unknown as before.
     let waits = |index: usize| match batch.outcomes[index] {
         Outcome::Anew(_) => Some(!is_final[index]),
         _ if batch.unchanged.contains(&index) => None,
@@ -81,8 +81,8 @@ fn ranges_to_note(batch: &Batch) -> Vec<(Lbn, u64, bool)> {
     ranges
 }
 
-/// Which blocks were refused for good, because their run is too short: those stay until `run_blocks_min` of their file
-/// falls. Where a run ends at a block that memory does not know, the disk level may know that it continues.
+/// Which blocks were refused for good, because their run is too short. They stay until `run_blocks_min` of their file
+/// falls. If a run ends at a block without a hint in memory, the disk level may know that it continues.
 fn final_refusals(batch: &Batch) -> Vec<bool> {
     let mut is_final = vec![false; batch.len()];
     for &index in batch.refused.iter().chain(&batch.open) {

@@ -1,5 +1,5 @@
-//! Requests of programs: when the last one came, how long they take, and whether one came beside work that gives way
-//! to them. The worker keeps out of their way.
+//! Requests of programs: when the last one came, how long they take, and whether one came during work that yields to
+//! them. The worker keeps out of their way.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use crate::stats::counters::{Histogram, LiveHistogram};
 
 thread_local! {
-    /// Whether this thread does work of the daemon's own that asks for things as programs do.
+    /// Whether this thread does work of the daemon itself whose requests look like those of programs.
     static IS_ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// No work gives way.
+/// No yielding work is running.
 const UNWATCHED: u64 = u64::MAX;
-/// Work gives way, and no request came yet.
+/// Yielding work is running, and no request came yet.
 const UNCALLED: u64 = 0;
 
 /// Counts requests of programs. Times are since the volume was opened.
@@ -24,9 +24,9 @@ pub struct Foreground {
     last: AtomicU64,
     requests: AtomicU64,
     nanoseconds: AtomicU64,
-    /// [`UNWATCHED`], [`UNCALLED`], or nanoseconds at the first request that came beside work that gives way.
+    /// [`UNWATCHED`], [`UNCALLED`], or the time in nanoseconds of the first request during yielding work.
     called: AtomicU64,
-    /// How long requests waited for work that gives way to them.
+    /// How long requests waited for yielding work.
     yield_time: LiveHistogram,
 }
 
@@ -51,7 +51,7 @@ impl Foreground {
         self.opened.elapsed()
     }
 
-    /// Does work of the daemon's own: what this thread serves meanwhile is no request of a program.
+    /// Runs work of the daemon itself: requests that this thread serves meanwhile do not count as a program's.
     pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = IS_ASIDE.replace(true);
         let result = work();
@@ -59,7 +59,7 @@ impl Foreground {
         result
     }
 
-    /// Does the work of a request.
+    /// Runs the work of a request.
     pub fn serve<T>(&self, work: impl FnOnce() -> T) -> T {
         if IS_ASIDE.get() {
             return work();
@@ -67,7 +67,7 @@ impl Foreground {
         let began = self.now();
         self.last.store(began.as_nanos() as u64, Relaxed);
         if self.called.load(Relaxed) == UNCALLED {
-            // Of several requests one is the first; a watch that ended meanwhile needs no call.
+            // Of several requests one is the first. A watch that ended meanwhile needs no call.
             let _ = self.called.compare_exchange(UNCALLED, began.as_nanos() as u64, Relaxed, Relaxed);
         }
         let result = work();
@@ -85,8 +85,8 @@ impl Foreground {
         (last > 0).then(|| Duration::from_nanos(last))
     }
 
-    /// Does work of the worker. If it gives way, it can ask [`Foreground::calls`] whether to end early, and the time from
-    /// the first request beside it until its end is noted.
+    /// Runs work of the worker. If it yields, it can ask [`Foreground::calls`] whether to end early, and the time from
+    /// the first request during the work until the work's end is recorded.
     pub fn giving_way<T>(&self, gives_way: bool, work: impl FnOnce() -> T) -> T {
         if gives_way {
             self.watch();
@@ -98,28 +98,28 @@ impl Foreground {
         result
     }
 
-    /// Times from a request until work that gives way had ended.
+    /// Times from a request until yielding work had ended.
     pub fn yield_time(&self) -> Histogram {
         self.yield_time.snapshot()
     }
 
-    /// Work begins that gives way to programs. There is one such work at a time, the worker's.
+    /// Begins work that yields to programs. Only one such work runs at a time, the worker's.
     pub fn watch(&self) {
         let before = self.called.swap(UNCALLED, Relaxed);
         debug_assert_eq!(before, UNWATCHED, "work that gives way begins beside other such work");
     }
 
-    /// Whether a request came beside the work that gives way: it is to end where it can.
+    /// Whether a request came during yielding work, which should then end where it can.
     pub fn calls(&self) -> bool {
         !matches!(self.called.load(Relaxed), UNWATCHED | UNCALLED)
     }
 
-    /// Whether there is work that gives way.
+    /// Whether yielding work is running.
     pub fn is_watched(&self) -> bool {
         self.called.load(Relaxed) != UNWATCHED
     }
 
-    /// The work ended. Gives the time since the first request that came beside it; None: none came.
+    /// Ends the work. Returns the time since the first request during it. None: none came.
     pub fn unwatch(&self) -> Option<Duration> {
         match self.called.swap(UNWATCHED, Relaxed) {
             UNWATCHED | UNCALLED => None,
@@ -127,7 +127,7 @@ impl Foreground {
         }
     }
 
-    /// Requests since the last call, and their times added up.
+    /// Number of requests since the last call, and the sum of their times.
     pub fn take(&self) -> (u64, Duration) {
         (self.requests.swap(0, Relaxed), Duration::from_nanos(self.nanoseconds.swap(0, Relaxed)))
     }

@@ -1,8 +1,8 @@
-//! How busy the machine is and where its energy comes from, as the kernel tells.
+//! How busy the machine is and where its energy comes from, according to the kernel.
 //!
-//! Owns the reading of `/proc/stat`, `/sys/dev/block` and `/sys/class/power_supply`, each below a
-//! root that tests replace. Leaves to `dedup` what follows from it. A file that is missing or makes
-//! no sense is not an error: nothing is known then, and a machine without a visible battery has mains.
+//! Owns the reading of `/proc/stat`, `/sys/dev/block` and `/sys/class/power_supply`, each below a root that tests
+//! replace. Leaves the consequences to `dedup`. A file that is missing or makes no sense is not an error: the value is
+//! unknown then, and a machine without a visible battery counts as on mains.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,30 +25,30 @@ struct CpuTimes {
     cpus: u32,
 }
 
-/// How CPUs spent their time lately.
+/// How the CPUs spent their time lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuShares {
     /// The share of it that was spent working, 0 to 1.
     pub busy: f64,
-    /// The share of it that was spent working for nice programs, which yield to all others.
+    /// The share of it that was spent on niced programs, which yield to all others.
     pub nice: f64,
-    /// How many there are.
+    /// The number of CPUs.
     pub cpus: u32,
 }
 
 impl CpuLoad {
-    /// Of the machine whose `/proc` is below `root`.
+    /// The load of the machine whose `/proc` is below `root`.
     pub fn new(root: &Path) -> Self {
         Self { stat: root.join("proc/stat"), before: None }
     }
 
-    /// The shares since the last call. None on the first call, or when no time passed.
+    /// The shares since the last call. None on the first call, or if no time passed.
     pub fn shares(&mut self) -> Option<CpuShares> {
         let now = fs::read_to_string(&self.stat).ok().as_deref().and_then(cpu_times);
         let before = std::mem::replace(&mut self.before, now)?;
         let now = now?;
         let all = now.all.checked_sub(before.all).filter(|&all| all > 0)?;
-        // The kernel lets the time spent waiting for I/O fall back now and then.
+        // The kernel occasionally decreases the time spent waiting for I/O.
         let share = |now: u64, before: u64| now.saturating_sub(before).min(all) as f64 / all as f64;
         Some(CpuShares { busy: share(now.busy, before.busy), nice: share(now.nice, before.nice), cpus: now.cpus })
     }
@@ -70,7 +70,7 @@ fn cpu_times(stat: &str) -> Option<CpuTimes> {
 /// CPU time that this thread has taken.
 pub fn cpu_time_of_thread() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is written by the call; it stays zero where there is no such clock.
+    // SAFETY: the call writes `time`, which stays zero if the clock does not exist.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
@@ -82,15 +82,14 @@ pub struct DeviceLoad {
 }
 
 impl DeviceLoad {
-    /// Of the device that a file's `st_dev` names. Of one that is no block device (overlay, btrfs)
-    /// nothing is ever known.
+    /// The load of the device that a file's `st_dev` names. Always unknown if that is no block device (overlay, btrfs).
     pub fn new(root: &Path, device: u64) -> Self {
         let (major, minor) = (libc::major(device), libc::minor(device));
         Self { stat: root.join(format!("sys/dev/block/{major}:{minor}/stat")), before: None }
     }
 
-    /// The busy share since the last call, 0 to 1; `now` is the time since some start. None on the
-    /// first call, or when no time passed.
+    /// The busy share since the last call, 0 to 1. `now` is the time since some start. None on the first call, or if no
+    /// time passed.
     pub fn busy(&mut self, now: Duration) -> Option<f64> {
         let busy = fs::read_to_string(&self.stat).ok().as_deref().and_then(device_time);
         let latest = busy.map(|busy| (now, busy));
@@ -100,8 +99,8 @@ impl DeviceLoad {
     }
 }
 
-/// The tenth column of a device's `stat`: milliseconds in which requests were under way. Even with
-/// all of them used a device that serves several at once may have room left.
+/// The tenth column of a device's `stat`: milliseconds in which requests were under way. A device that serves several
+/// requests at once may have spare capacity even if all of the time is used.
 fn device_time(stat: &str) -> Option<Duration> {
     stat.split_whitespace().nth(9)?.parse().ok().map(Duration::from_millis)
 }
@@ -112,7 +111,7 @@ struct Entry(PathBuf);
 /// A battery of the machine itself.
 struct Battery {
     percent: f64,
-    /// What it holds when full, in the unit that the driver counts in.
+    /// Its capacity when full, in the driver's unit.
     full: Option<(Unit, f64)>,
     discharging: bool,
 }
@@ -123,11 +122,11 @@ enum Unit {
     MicroampereHours,
 }
 
-/// Where the energy comes from by a directory like `/sys/class/power_supply`.
+/// Where the energy comes from, according to a directory like `/sys/class/power_supply`.
 ///
-/// As systemd decides it: mains if anything but a battery is online, or if no battery is being
-/// drained. Several batteries count by what they hold when full; if that is not known of all in one
-/// unit, their charges are averaged. Batteries of mice and keyboards do not count.
+/// Follows systemd's rule: mains if anything but a battery is online, or if no battery is being drained. Several
+/// batteries are weighted by their capacity. If that is not known of all of them in one unit, their charges are
+/// averaged. Batteries of mice and keyboards do not count.
 pub fn supply(power_supply: &Path) -> Supply {
     let entries = fs::read_dir(power_supply).into_iter().flatten().flatten();
     let entries: Vec<Entry> = entries.map(|entry| Entry(entry.path())).filter(Entry::is_of_the_machine).collect();
@@ -138,7 +137,7 @@ pub fn supply(power_supply: &Path) -> Supply {
     Supply::Battery { percent: mean_percent(&batteries).round().clamp(0.0, 100.0) as u8 }
 }
 
-/// The mean charge of one battery or more.
+/// The mean charge of one or more batteries.
 fn mean_percent(batteries: &[Battery]) -> f64 {
     let unit = batteries[0].full.map(|(unit, _)| unit);
     let weight = |battery: &Battery| match battery.full {
@@ -168,14 +167,14 @@ impl Entry {
         self.text("scope").as_deref() != Some("Device")
     }
 
-    /// Whether this is a source other than a battery (mains, USB, wireless) that supplies now: 1 is
-    /// a fixed voltage, 2 a negotiated one.
+    /// Whether this is a source other than a battery (mains, USB, wireless) that supplies now: 1 is a fixed voltage, 2
+    /// a negotiated one.
     fn is_online(&self) -> bool {
         let is_source = self.text("type").is_some_and(|kind| kind != "Battery");
         is_source && self.number("online").is_some_and(|online| online > 0.0)
     }
 
-    /// None: no battery, an empty bay, or one that does not tell its charge.
+    /// None: no battery, an empty bay, or a battery that does not report its charge.
     fn battery(&self) -> Option<Battery> {
         if !self.is_battery() || self.number("present") == Some(0.0) {
             return None;
@@ -184,12 +183,12 @@ impl Entry {
         let charge = || self.fill("charge", Unit::MicroampereHours);
         let (fill, full) = energy.or_else(charge).map_or((None, None), |(fill, full)| (fill, Some(full)));
         let percent = self.number("capacity").or(fill)?;
-        // A battery that does not tell what it does is taken to be drained: that saves energy.
+        // A battery without a reported status counts as discharging: that saves energy.
         let discharging = self.text("status").is_none_or(|status| status == "Discharging");
         Some(Battery { percent: percent.min(100.0), full, discharging })
     }
 
-    /// The charge in percent, if known, and what a full battery holds.
+    /// The charge in percent, if known, and the capacity when full.
     fn fill(&self, quantity: &str, unit: Unit) -> Option<(Option<f64>, (Unit, f64))> {
         let full = self.number(&format!("{quantity}_full")).filter(|&full| full > 0.0)?;
         let now = self.number(&format!("{quantity}_now"));

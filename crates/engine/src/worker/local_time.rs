@@ -1,10 +1,10 @@
-//! The local clock, as the machine's time zone has it.
+//! The local clock, in the machine's time zone.
 
 use oncefs_dedup::WeekMinute;
 
-/// This minute of the week.
+/// The current minute of the week.
 pub fn week_minute() -> WeekMinute {
-    // SAFETY: `time` accepts null; `tm` is plain data, which `localtime_r` fills unless the year is none.
+    // SAFETY: `time` accepts null; `tm` is plain data, which `localtime_r` fills unless the year is out of range.
     let now = unsafe {
         let now = libc::time(std::ptr::null_mut());
         let mut local: libc::tm = std::mem::zeroed();

@@ -1,4 +1,4 @@
-//! Merge targets: which equal block replaces which of the blocks that the worker looks at. Values in, values out.
+//! Merge targets: which equal block replaces each of the blocks that the worker visits. Pure: values in, values out.
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Allowance, Candidates, Decision, RunRule, detect, detect_within};
@@ -8,44 +8,44 @@ use crate::policy::budget::REFS_FREE_MIN;
 use crate::worker::visit::{Holders, Remap, Visit};
 use crate::{MapId, Pbn};
 
-/// A block with so many references gets no more from the worker: near the largest count it would be refused.
+/// A block with this many references gets no more from the worker, because near the largest count it would be refused.
 const COUNT_FULL: u32 = COUNT_MAX / 2;
 
-/// Visited blocks that follow each other in a file.
+/// Visited blocks that are adjacent in a file.
 pub struct VisitedRange<'a> {
     /// The blocks.
     pub visits: &'a [Visit],
-    /// The shortest run worth sharing there, blocks; nothing where there is a budget.
+    /// The shortest run worth sharing there, in blocks. Not used if the file has a budget.
     pub run_blocks_min: u32,
-    /// What the file may still add, the same for all its ranges. None: it has no budget.
+    /// How many pieces the file may still get, the same for all its ranges. None: it has no budget.
     pub budget: Option<Room>,
-    /// The shortest one that reaches the end of `after`, or of the blocks: the file ends there, and its rank lets a part
-    /// of a chunk be shared.
+    /// The shortest run worth sharing that reaches the end of `after`, or of the blocks, if the file ends there and its
+    /// rank allows a part of a chunk to be shared.
     pub end_blocks_min: Option<u32>,
-    /// The file's blocks before them, as far as they follow without a gap and matter.
+    /// The file's adjacent blocks before them, as far as they matter.
     pub before: Vec<Pbn>,
     /// Its blocks after them.
     pub after: Vec<Pbn>,
 }
 
-/// What the budget of a file leaves.
+/// The remaining budget of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Pieces that may be added.
     pub pieces_max: u64,
-    /// Ranges with so many blocks between them are one piece.
+    /// Ranges with at most this many blocks between them are one piece.
     pub gap_blocks_max: u64,
     /// Whether the range, with the blocks after it, reaches the end of the file.
     pub is_end: bool,
 }
 
-/// What comes of a batch.
+/// The result for a batch.
 pub struct Merged {
     /// Which place gets which block.
     pub remaps: Vec<Remap>,
-    /// Blocks that stay although equal ones are left elsewhere: the references to those are not known here.
+    /// Blocks that stay although equal ones remain elsewhere, because the references to those are not known here.
     pub left: u64,
-    /// Pieces that are added to files with a budget.
+    /// Pieces added to files with a budget.
     pub pieces: HashMap<MapId, u64>,
 }
 
@@ -55,7 +55,7 @@ pub fn merge_targets(ranges: &[VisitedRange], holders: &Holders, are_listed: boo
     let (gone, kept, pieces) = (HashMap::new(), HashSet::new(), HashMap::new());
     let mut choice = Choice { holders, are_listed, visited, gone, kept, left: 0, pieces };
     let mut chosen = Vec::new();
-    // A budget is of the whole file: all its ranges compete for it.
+    // A budget applies to the whole file, so all its ranges compete for it.
     let is_one_file = |a: &VisitedRange, b: &VisitedRange| {
         a.budget.is_some() && b.budget.is_some() && a.visits[0].map == b.visits[0].map
     };
@@ -74,13 +74,13 @@ pub fn merge_targets(ranges: &[VisitedRange], holders: &Holders, are_listed: boo
     Merged { remaps, left: choice.left, pieces: choice.pieces }
 }
 
-/// What is known of a batch while it is decided on.
+/// The state of a batch while it is being decided.
 struct Choice<'a> {
     holders: &'a Holders,
-    /// Whether the blocks were skipped one by one: they are newer than most others.
+    /// Whether the blocks were skipped one by one. Such blocks are newer than most others.
     are_listed: bool,
     visited: HashSet<Pbn>,
-    /// Blocks that were moved, and where to.
+    /// Blocks that were moved, with their targets.
     gone: HashMap<Pbn, Pbn>,
     /// Blocks that runs move to.
     kept: HashSet<Pbn>,
@@ -89,11 +89,11 @@ struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Every block counts. A block moves to the best holder of its content, so that equal blocks meet in one: the one
-    /// with the most references, of these the lowest pbn. If it is that itself, the others come to it when they are
-    /// looked at. Only a block that was skipped and has a single reference moves nonetheless, to one that is not looked
-    /// at in this batch, because that frees it and the other is probably older. One that is not named itself, because
-    /// enough others are, never is the best.
+    /// Blocks count one by one. A block moves to the best holder of its content, so that equal blocks merge into one:
+    /// the one with the most references, and among equals the lowest pbn. If the block is the best itself, the others
+    /// move to it when they are visited. Only a skipped block with a single reference moves nonetheless, to a block
+    /// that is not visited in this batch, because that frees it and the other is probably older. A block without a hint
+    /// of its own, because enough others have one, is never the best.
     fn targets_of_blocks(&mut self, range: &VisitedRange<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
         for visit in range.visits {
             if let Some(target) = self.best_for(visit) {
@@ -119,10 +119,10 @@ impl<'a> Choice<'a> {
         moves.then_some(other)
     }
 
-    /// Runs count (iDedup, section 4.2). A run moves as a whole, to blocks with more references in all, or as many and
-    /// lower pbns, so that moving ends: the sum of the squares of all counts grows with every such move. A run of
-    /// blocks that were skipped and have a single reference each moves nonetheless to one that is not looked at in this
-    /// batch. What a run of this batch moves to stays where it is.
+    /// Runs count (iDedup, section 4.2). A run moves as a whole, to blocks with more references in total, or as many
+    /// and lower pbns. So moving ends: the sum of the squares of all counts grows with every such move. A run of
+    /// skipped blocks with a single reference each moves nonetheless, to a run that is not visited in this batch. The
+    /// target of a run of this batch stays where it is.
     fn targets_of_runs(&mut self, range: &VisitedRange<'a>, chosen: &mut Vec<(Visit, Pbn)>) {
         let holders: Vec<Vec<Pbn>> = range.visits.iter().map(|visit| self.others_for(visit)).collect();
         let visits = holders.iter().map(|holders| Candidates { holders, current: None });
@@ -137,7 +137,7 @@ impl<'a> Choice<'a> {
         self.move_runs(&targets.collect::<Vec<_>>(), chosen);
     }
 
-    /// Moves what may move of these runs. True: some did.
+    /// Moves the runs that may move. True: some did.
     fn move_runs(&mut self, targets: &[(Visit, Pbn)], chosen: &mut Vec<(Visit, Pbn)>) -> bool {
         let before = chosen.len();
         for run in targets.chunk_by(|a, b| a.0.lbn.plus(1) == b.0.lbn && a.1.plus(1) == b.1) {
@@ -150,8 +150,8 @@ impl<'a> Choice<'a> {
         chosen.len() > before
     }
 
-    /// The budget of the file decides among the runs of all its ranges. A block that is shared already stays: moving it
-    /// saves nothing and may add a piece.
+    /// The budget of the file decides among the runs of all its ranges. A block that is shared already stays, because
+    /// moving it saves nothing and may add a piece.
     fn targets_in_budget(&mut self, ranges: &[VisitedRange<'a>], room: Room, chosen: &mut Vec<(Visit, Pbn)>) {
         let blocks: Vec<InBudget> = ranges.iter().flat_map(|range| self.blocks_in_budget(range)).collect();
         let candidates: Vec<Candidates> = blocks.iter().map(InBudget::candidates).collect();
@@ -173,7 +173,7 @@ impl<'a> Choice<'a> {
         }
     }
 
-    /// The blocks of a range with the one before and the one after, which stay.
+    /// The blocks of a range with the blocks before and after them, which stay.
     fn blocks_in_budget(&self, range: &VisitedRange<'a>) -> Vec<InBudget> {
         let staying = |pbn: &Pbn| InBudget { own: *pbn, visit: None, holders: vec![*pbn] };
         let visited = |visit: &Visit| {
@@ -209,7 +209,7 @@ impl<'a> Choice<'a> {
         holders.iter().filter(|(_, entry)| entry.count < COUNT_FULL)
     }
 
-    /// The blocks that may replace a block. One that something moves to does not move.
+    /// The blocks that may replace a block. A block that is a target already does not move.
     fn others_for(&self, visit: &Visit) -> Vec<Pbn> {
         if self.kept.contains(&visit.pbn) {
             return Vec::new();
@@ -234,9 +234,9 @@ impl<'a> Choice<'a> {
 struct InBudget {
     /// Where it lies.
     own: Pbn,
-    /// None: it is there only because runs go on from it.
+    /// None: it is there only because runs continue from it.
     visit: Option<Visit>,
-    /// Its own one where it stays.
+    /// Just its own block if it stays.
     holders: Vec<Pbn>,
 }
 
@@ -251,7 +251,7 @@ fn staying(pbn: &Pbn) -> Candidates<'_> {
     Candidates { holders: std::slice::from_ref(pbn), current: Some(*pbn) }
 }
 
-/// The last target of a block after the moves of this batch. Every step goes to a better block, so that they end.
+/// The final target of a block after the moves of this batch. Every step goes to a better block, so the steps end.
 fn end_of_moves(gone: &HashMap<Pbn, Pbn>, mut pbn: Pbn) -> Pbn {
     for _ in 0..gone.len() {
         match gone.get(&pbn) {

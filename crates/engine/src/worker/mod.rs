@@ -1,4 +1,4 @@
-//! Out-of-line work: the backlog, what is looked at, and how it is merged and remapped.
+//! Out-of-line work: the backlog, the choice of blocks to visit, and how they are merged and remapped.
 
 pub mod backlog;
 pub mod backlog_file;

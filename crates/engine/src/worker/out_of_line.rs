@@ -1,4 +1,4 @@
-//! The out-of-line worker's part of an open volume: when it runs, its position, and what it last saw of the machine.
+//! The out-of-line worker of an open volume: when it runs, its position, and the last observation of the machine.
 
 use std::ops::DerefMut;
 use std::sync::OnceLock;
@@ -20,18 +20,18 @@ pub struct Worker {
     pace: Mutex<Pace>,
     /// The machine's load and supply.
     surroundings: Mutex<Surroundings>,
-    /// What else it remembers from turn to turn.
+    /// Other state that it keeps between turns.
     notes: Mutex<Notes>,
-    /// Called when it has nothing else to do, see [`crate::Store::rank_by`].
+    /// Called when it has no other work, see [`crate::Store::rank_by`].
     rank_turn: OnceLock<RankTurn>,
-    /// How much of a file is laid out again at a time. Held while that is done: one at a time bounds the memory, and
+    /// How much of a file is defragmented at a time. Held meanwhile: one defrag at a time bounds the memory, and
     /// closing waits for it.
     defragging: Mutex<BatchSize>,
 }
 
 #[derive(Default)]
 struct Notes {
-    /// What it does, or why it does nothing.
+    /// What it does, or why it is idle.
     doing: String,
     /// Blocks freed when the last round of the sweep ended.
     swept_freed: u64,
@@ -52,12 +52,12 @@ impl Worker {
         }
     }
 
-    /// Reads or moves the position as one step: no full pass begins in between, which the step would overwrite.
+    /// Reads or moves the position as one step, so that no full pass begins in between that the step would overwrite.
     pub fn with_pass<T>(&self, step: impl FnOnce(&mut Pass) -> T) -> T {
         step(&mut self.pass.lock())
     }
 
-    /// What the pass and the backlog still have to look at, as of one moment; `listed` gives the backlog.
+    /// The remaining work of the pass and the backlog, as of one moment. `listed` returns the backlog.
     pub fn unfinished(&self, listed: impl FnOnce() -> Vec<Skipped>) -> Vec<Skipped> {
         let pass = self.pass.lock();
         pass.unfinished().into_iter().chain(listed()).collect()
@@ -68,12 +68,12 @@ impl Worker {
         self.pace.lock().next(conditions)
     }
 
-    /// A batch of so many blocks took so long; the conditions are those at its end.
+    /// Learns that a batch of this many blocks took this time. The conditions are those at its end.
     pub fn note_batch(&self, blocks: u64, took: Duration, conditions: &Conditions) {
         self.pace.lock().ran(blocks, took, conditions);
     }
 
-    /// So many requests of programs took so long in all, beside work or not.
+    /// Learns that this many requests of programs took this time in total, during work or not.
     pub fn note_requests(&self, requests: u64, time: Duration, beside_work: bool) {
         self.pace.lock().foreground(requests, time, beside_work);
     }
@@ -83,12 +83,12 @@ impl Worker {
         self.pace.lock().gives_way()
     }
 
-    /// Lets it run now, or ends that.
+    /// Forces it to run now, or ends that.
     pub fn force(&self, is_forced: bool) {
         self.pace.lock().force(is_forced);
     }
 
-    /// Keeps it from running, or ends that.
+    /// Pauses or resumes it.
     pub fn set_paused(&self, is_paused: bool) {
         self.pace.lock().set_paused(is_paused);
     }
@@ -99,49 +99,49 @@ impl Worker {
         (pace.is_paused(), pace.is_forced())
     }
 
-    /// Follows the settings.
+    /// Applies the settings.
     pub fn follow(&self, settings: &Settings) -> Result<(), RangeError> {
         self.pace.lock().set_rule(pace_rule(settings))
     }
 
-    /// Reads load and supply, at most once a second. Gives the bound of in-line work that follows.
+    /// Reads load and supply, at most once a second. Returns the resulting bound of in-line work.
     pub fn observe_machine(&self, now: Duration, settings: &Settings) -> Option<f64> {
         self.surroundings.lock().observe(now, settings)
     }
 
-    /// The conditions of background work: the machine as last seen, and when programs last asked for something.
+    /// The conditions of background work: the machine's last observation, and when the last request of a program came.
     pub fn conditions(&self, now: Duration, last_foreground: Option<Duration>, energy_rule: EnergyRule) -> Conditions {
         Conditions { now, last_foreground, ..self.surroundings.lock().conditions(energy_rule) }
     }
 
-    /// The machine's power supply as last seen.
+    /// The machine's power supply, as last observed.
     pub fn supply(&self) -> Supply {
         self.surroundings.lock().supply()
     }
 
-    /// What it does now, or why it does nothing.
+    /// Notes what it does now, or why it is idle.
     pub fn note_doing(&self, doing: impl Into<String>) {
         self.notes.lock().doing = doing.into();
     }
 
-    /// What was noted last.
+    /// The last such note.
     pub fn doing(&self) -> String {
         self.notes.lock().doing.clone()
     }
 
-    /// Of so many blocks freed since the mount, those freed since the last round of the sweep.
+    /// How many of these `freed` blocks since the mount were freed since the last round of the sweep.
     pub fn freed_since_sweep(&self, freed: u64) -> u64 {
         let swept = self.notes.lock().swept_freed;
         assert!(swept <= freed, "{swept} blocks were freed at the last sweep, and now {freed}");
         freed - swept
     }
 
-    /// A round of the sweep has ended when so many blocks had been freed.
+    /// Learns that a round of the sweep ended when this many blocks had been freed.
     pub fn note_swept(&self, freed: u64) {
         self.notes.lock().swept_freed = freed;
     }
 
-    /// Whether the backlog is to be written to its file again. True: counts as written now.
+    /// Whether the backlog must be written to its file again. If so, it counts as written now.
     pub fn take_checkpoint_due(&self, now: Duration, every: Duration) -> bool {
         let mut notes = self.notes.lock();
         let last = notes.checkpointed_at;
@@ -153,17 +153,17 @@ impl Worker {
         is_due
     }
 
-    /// Has it call `turn` when it has nothing else to do. False: it calls another one already, which stays.
+    /// Makes it call `turn` when it has no other work. False: it already calls another one, which stays.
     pub fn rank_by(&self, turn: RankTurn) -> bool {
         self.rank_turn.set(turn).is_ok()
     }
 
-    /// What it calls when it has nothing else to do.
+    /// The function that it calls when it has no other work.
     pub fn rank_turn(&self) -> Option<&RankTurn> {
         self.rank_turn.get()
     }
 
-    /// Waits until nothing is being laid out again. As long as the returned value lives, nothing else is.
+    /// Waits until no defrag is running. While the returned value lives, none can start.
     pub fn defrag_turn(&self) -> impl DerefMut<Target = BatchSize> + '_ {
         self.defragging.lock()
     }

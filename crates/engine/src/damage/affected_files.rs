@@ -1,5 +1,5 @@
-//! Which files bad blocks belong to. No structure leads from a block to the maps that refer to it, so all maps are
-//! searched, and only if there is a bad block.
+//! The files that bad blocks belong to. No structure leads from a block to the maps that refer to it, so all maps are
+//! searched, but only if a block is bad.
 
 use crate::core::Core;
 use crate::damage::bad_blocks::Whereabouts;
@@ -18,9 +18,9 @@ pub const FIRST_SHARD: ShardKey = ShardKey { map: MapId(0), shard: 0 };
 pub struct BadBlock {
     /// The block.
     pub pbn: Pbn,
-    /// The block that is read in its place; None: reading it fails.
+    /// The block that is read in its place. None: reading it fails.
     pub replacement: Option<Pbn>,
-    /// References from files. The largest number if they are not known: its entry in the block table is damaged.
+    /// References from files. The largest number if they are unknown because its entry in the block table is damaged.
     pub references: u32,
 }
 
@@ -43,7 +43,7 @@ impl Core {
         let all = self.state.lock().bad.list();
         let entries = self.known_entries(&all.iter().map(|(pbn, _)| *pbn).collect::<Vec<Pbn>>());
         let block = |(pbn, record): (Pbn, BadRecord)| {
-            // Of one whose entry cannot be read nobody knows who refers to it.
+            // If a block's entry cannot be read, its references are unknown.
             let references = entries.get(&pbn).map_or(u32::MAX, |entry| entry.count.saturating_sub(1));
             BadBlock { pbn, replacement: record.replacement, references }
         };
@@ -75,8 +75,8 @@ impl Core {
         Ok(Some((found, true)))
     }
 
-    /// Places of bad blocks in some shards, and where to go on. Takes a time of these shards, however many blocks are
-    /// bad.
+    /// Places of bad blocks in some shards, and where to continue. The time depends on these shards, however many
+    /// blocks are bad.
     fn bad_places_from(&self, from: ShardKey) -> Result<(Vec<Place>, Option<ShardKey>)> {
         let mut places = Vec::new();
         let next = self.each_data_extent(from, PORTION_SHARDS, &mut |extent| {
@@ -96,8 +96,8 @@ impl Core {
         self.bad_blocks().iter().any(|block| block.replacement.is_some() && block.references > 0)
     }
 
-    /// Lets files refer to the replacements themselves, in some shards. Gives where to go on. A move is a remap: under the
-    /// file's lock, and only where the map still names the bad block.
+    /// Makes files in some shards refer to the replacements directly. Returns where to continue. A move is a remap:
+    /// under the file's lock, and only while the map still names the bad block.
     pub fn move_to_replacement(&self, from: ShardKey) -> Result<Option<ShardKey>> {
         let _pin = self.space.pin();
         let (places, next) = self.bad_places_from(from)?;

@@ -1,8 +1,8 @@
-//! Bad blocks in memory: a read looks here before it goes to the data area, and content that is written or read is
-//! compared with the tags of those that have no replacement yet. The records of the sorted state say the same.
+//! Bad blocks in memory. A read checks here before it goes to the data area. Written and read content is compared with
+//! the tags of those that have no replacement yet. The records of the sorted state say the same.
 //!
-//! Invariants: (1) a pbn is here if and only if its entry is flagged as bad; (2) `lost` has the tags of exactly
-//! those without a replacement. Costs some 50 bytes for each bad block.
+//! Invariants: (1) a pbn is here if and only if its entry is flagged as bad; (2) `lost` has the tags of exactly those
+//! without a replacement. Takes about 50 bytes for each bad block.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use hashbrown::HashMap;
 use crate::format::rot::BadRecord;
 use crate::{Pbn, Tag};
 
-/// A chain of replacements is followed no further: each link is a block that went bad after it replaced another.
+/// Longest chain of replacements that is followed. Each link is a block that went bad after it replaced another.
 const CHAIN_MAX: usize = 16;
 
-/// Where a block's content is read.
+/// Where a block's content can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// In a block that is not known to be bad.
     At(Pbn),
-    /// Nowhere, as far as is known.
+    /// Nowhere, as far as known.
     Lost,
 }
 
-/// What is known of bad blocks.
+/// The known bad blocks.
 #[derive(Default)]
 pub struct BadBlocks {
     records: BTreeMap<Pbn, BadRecord>,
@@ -31,7 +31,7 @@ pub struct BadBlocks {
 }
 
 impl BadBlocks {
-    /// Notes a block, or (None) that it is not bad any more.
+    /// Notes a bad block, or (None) that a block is not bad any more.
     pub fn set(&mut self, pbn: Pbn, record: Option<BadRecord>) {
         if let Some(old) = self.records.remove(&pbn)
             && let Some(same_tag) = self.lost.get_mut(&old.tag)
@@ -53,37 +53,37 @@ impl BadBlocks {
         debug_assert!(lost <= bad, "{lost} lost tags of {bad} bad blocks");
     }
 
-    /// What is known of a block; None: it is not bad.
+    /// The record of a bad block. None: it is not bad.
     pub fn get(&self, pbn: Pbn) -> Option<BadRecord> {
         self.records.get(&pbn).copied()
     }
 
-    /// How many there are.
+    /// The number of bad blocks.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// How many tags of lost content there are.
+    /// The number of tags of lost content.
     pub fn lost_tags(&self) -> usize {
         self.lost.len()
     }
 
-    /// All of them, in ascending order.
+    /// All bad blocks, in ascending order.
     pub fn list(&self) -> Vec<(Pbn, BadRecord)> {
         self.records.iter().map(|(pbn, record)| (*pbn, *record)).collect()
     }
 
-    /// Those among blocks that follow each other, in ascending order.
+    /// The bad blocks in a range of the data area, in ascending order.
     pub fn within(&self, first: Pbn, blocks: u64) -> impl Iterator<Item = Pbn> + '_ {
         self.records.range(first..Pbn(first.0.saturating_add(blocks))).map(|(pbn, _)| *pbn)
     }
 
-    /// Bad blocks whose content is nowhere and has this tag.
+    /// Bad blocks whose content is lost and has this tag.
     pub fn lost_with(&self, tag: Tag) -> &[Pbn] {
         self.lost.get(&tag).map_or(&[], Vec::as_slice)
     }
 
-    /// Where a block's content is read.
+    /// Where a block's content can be read.
     pub fn find(&self, pbn: Pbn) -> Whereabouts {
         let mut at = pbn;
         for _ in 0..CHAIN_MAX {

@@ -1,4 +1,4 @@
-//! Bad blocks: found, kept apart and repaired while the volume is in use.
+//! Bad blocks: found, isolated and repaired while the volume is in use.
 
 pub mod affected_files;
 pub mod bad_blocks;

@@ -1,4 +1,4 @@
-//! What is known of damage while a volume is open: how much there is, what was noticed, how far the scrub is.
+//! Known damage of an open volume: how much there is, what was noticed, and the scrub's progress.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -11,16 +11,17 @@ use crate::settings::values::Settings;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
 use crate::{Error, Pbn};
 
-/// Notices kept of each kind until the worker comes to them; more are lost, and come again with the next read or scrub.
+/// Notices of each kind kept until the worker handles them. Further ones are dropped, and come again with the next read
+/// or scrub.
 const NOTICES_MAX: usize = 4_096;
 
-/// Reasons for passing over parts of the volume that are kept.
+/// Most reasons kept for passing over parts of the volume.
 const REASONS_MAX: usize = 16;
 
-/// What reads and writes noticed.
+/// Damage that reads and writes noticed.
 #[derive(Default)]
 pub struct Noticed {
-    /// Blocks that could not be read, or are not what their tags say.
+    /// Blocks that could not be read, or that contradict their tags.
     pub suspects: BTreeSet<Pbn>,
     /// A bad block, and a block that may hold its content.
     pub offers: BTreeSet<(Pbn, Pbn)>,
@@ -28,15 +29,15 @@ pub struct Noticed {
 
 /// Damage of an open volume.
 pub struct Damage {
-    /// How many blocks are known to be bad: reads look no further while there is none.
+    /// How many blocks are known to be bad. While there are none, reads check no further.
     bad_known: AtomicUsize,
-    /// How many tags of lost content there are: content is compared with them while there is one.
+    /// How many tags of lost content there are. While there are any, content is compared with them.
     lost_tags: AtomicUsize,
     noticed: Mutex<Noticed>,
     table: TableDamage,
-    /// What keeps the scrub and the worker from parts of the volume, in words.
+    /// The reasons that keep the scrub and the worker from parts of the volume, as text.
     passed_over: Mutex<Vec<String>>,
-    /// What the last look at the record files and their copies found.
+    /// The result of the last check of the record files and their copies.
     record_files: Mutex<FilesFound>,
     scrub: Scrub,
 }
@@ -55,24 +56,24 @@ impl Damage {
         }
     }
 
-    /// The bad blocks are these now. The caller holds the publish lock.
+    /// Updates the counts from the bad blocks. The caller holds the publish lock.
     pub fn follow(&self, bad: &BadBlocks) {
         assert!(bad.lost_tags() <= bad.len(), "{} lost tags of {} bad blocks", bad.lost_tags(), bad.len());
         self.bad_known.store(bad.len(), Ordering::Relaxed);
         self.lost_tags.store(bad.lost_tags(), Ordering::Relaxed);
     }
 
-    /// Whether a block is known to be bad.
+    /// Whether any block is known to be bad.
     pub fn is_any_bad(&self) -> bool {
         self.bad_known.load(Ordering::Acquire) > 0
     }
 
-    /// Whether the content of a bad block is sought.
+    /// Whether the content of any bad block is sought.
     pub fn is_content_lost(&self) -> bool {
         self.lost_tags.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes a block that seems to be damaged. False: that was known, or too much is noted already.
+    /// Notes a block that seems damaged. False: it was noted already, or there is no room.
     pub fn suspect(&self, pbn: Pbn) -> bool {
         let mut noticed = self.noticed.lock();
         assert!(noticed.suspects.len() <= NOTICES_MAX, "{} suspects", noticed.suspects.len());
@@ -95,8 +96,8 @@ impl Damage {
         noticed
     }
 
-    /// Background work leaves a part of the volume as it is, since the next try would fail as this one did. Says why,
-    /// once.
+    /// Notes that background work leaves out a part of the volume, because the next try would fail like this one. Logs
+    /// the reason once.
     pub fn pass_over(&self, error: &Error) {
         let mut reasons = self.passed_over.lock();
         let why = error.to_string();
@@ -107,27 +108,27 @@ impl Damage {
         assert!(reasons.len() <= REASONS_MAX, "{} reasons", reasons.len());
     }
 
-    /// Why something was passed over since the mount, the first reasons.
+    /// Why parts were passed over since the mount, the first reasons.
     pub fn passed_over(&self) -> Vec<String> {
         self.passed_over.lock().clone()
     }
 
-    /// A pass of the scrub looked at the record files and their copies.
+    /// Notes that a pass of the scrub checked the record files and their copies.
     pub fn note_record_files(&self, found: FilesFound) {
         *self.record_files.lock() = found;
     }
 
-    /// What the last pass since the mount found of the record files and their copies.
+    /// The last pass's findings about the record files and their copies since the mount.
     pub fn record_files(&self) -> FilesFound {
         self.record_files.lock().clone()
     }
 
-    /// What is damaged of the block table.
+    /// The known damage of the block table.
     pub fn table(&self) -> &TableDamage {
         &self.table
     }
 
-    /// How far the scrub is.
+    /// The scrub's progress.
     pub fn scrub(&self) -> &Scrub {
         &self.scrub
     }

@@ -1,10 +1,9 @@
-//! Online repair: how a block is marked bad, how its content gets a replacement, how it comes back into use. All of it
-//! runs on the worker's thread; reads and writes only report what they noticed.
+//! Online repair: how a block is marked bad, how its content gets a replacement, and how it comes back into use. All of
+//! it runs on the worker's thread. Reads and writes only report what they noticed.
 //!
-//! A bad block is never written over while a file refers to it, never shared, and never freed: a record holds one
-//! reference to it. A replacement is any sound block with the same content; the record refers to it, and reads go
-//! there.
-//! Each step is one publication, so that a crash leaves what was before it or what is after it.
+//! While a file refers to a bad block, it is never overwritten, shared or freed: a record holds one reference to it. A
+//! replacement is any sound block with the same content. The record refers to it, and reads go there. Each step is one
+//! publication, so that a crash leaves the state before it or after it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -23,18 +22,18 @@ use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
 
 /// The unit in which devices lose data.
 const SECTOR_BYTES: usize = 512;
-/// Content that replaces a block without a fingerprint has the block's tag and agrees with at least so many of its 8
-/// sectors: oncefs does not take equal tags alone for equal content.
+/// Content that replaces a block without a fingerprint must have the block's tag and agree with at least this many of
+/// its 8 sectors: equal tags alone do not prove equal content.
 const AGREEING_SECTORS_MIN: usize = 4;
 const _: () = assert!(AGREEING_SECTORS_MIN * SECTOR_BYTES <= BLOCK_BYTES);
 
-/// What a second look at a block finds.
+/// The result of a second look at a block.
 pub enum Look {
-    /// It is what it should be.
+    /// It has the right content.
     Sound,
-    /// It is not, or (None) cannot be read.
+    /// It has the wrong content, or (None) cannot be read.
     Damaged(Option<PooledBuf>),
-    /// The device cannot even read its label: nothing is known about the block.
+    /// The device cannot even read its label, so the block's state is unknown.
     Unknown,
 }
 
@@ -59,16 +58,16 @@ impl Core {
         }
     }
 
-    /// As `offer`, for a batch that was published.
+    /// Like `offer`, for a batch that was published.
     pub fn offer_written(&self, batch: &Batch) {
         let written = (0..batch.len()).filter_map(|index| Some((batch.pbn(index)?, batch.tags[index])));
         self.offer(written);
     }
 
-    /// Works on what was noticed.
+    /// Handles everything that was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
         if self.health.usable().is_err() {
-            // The volume has said why, and repairs nothing before it is opened again.
+            // The volume has reported why, and repairs nothing before it is opened again.
             return Ok(());
         }
         let Noticed { suspects, offers } = self.damage.take_noticed();
@@ -76,19 +75,19 @@ impl Core {
         if suspects.is_empty() && offers.is_empty() && orphaned.is_empty() {
             return Ok(());
         }
-        // From here on no block that is seen is reused.
+        // From here on no visited block is reused.
         let _pin = self.space.pin();
         let orphaned = orphaned.into_iter().map(|pbn| self.drop_orphaned_replica(pbn));
         let suspects = suspects.into_iter().map(|pbn| self.look_at_suspect(pbn).map(drop));
         let offers = offers.into_iter().map(|(bad, holder)| self.give_replacement(bad, holder).map(drop));
-        // What one of them meets is nothing to the others. A notice that came to nothing comes again with the next read
-        // or scrub.
+        // A failure of one does not affect the others. A notice without a result comes again with the next read or
+        // scrub.
         let failed: Vec<Error> = orphaned.chain(suspects).chain(offers).filter_map(Result::err).collect();
         failed.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Looks at a block once more, alone, and marks it if it is damaged. True: it is bad from now on. The caller has
-    /// it pinned.
+    /// Checks a block once more, alone, and marks it if it is damaged. True: it is bad from now on. The caller has it
+    /// pinned.
     pub fn look_at_suspect(&self, pbn: Pbn) -> Result<bool> {
         let Some(entry) = self.known_entry(pbn) else { return Ok(false) };
         if entry.count == 0 || entry.is_bad() || self.staging.get(pbn).is_some() {
@@ -100,13 +99,13 @@ impl Core {
         }
     }
 
-    /// The entry of a block in the table; None: the block lies outside the data area, or its entry cannot be read. What is
-    /// not known is not repaired.
+    /// The entry of a block in the table. None: the block lies outside the data area, or its entry cannot be read. A
+    /// block without a known entry is not repaired.
     pub fn known_entry(&self, pbn: Pbn) -> Option<Entry> {
         self.known_entries(&[pbn]).get(&pbn).copied()
     }
 
-    /// Whether bytes are the content that an entry speaks of.
+    /// Whether bytes are the content that an entry describes.
     pub fn is_sound(&self, entry: &Entry, bytes: &[u8]) -> bool {
         debug_assert_eq!(bytes.len(), BLOCK_BYTES, "only whole blocks have tags");
         self.hasher.tag(bytes) == entry.tag && entry.fingerprint.is_none_or(|known| known == self.fingerprint_of(bytes))
@@ -119,7 +118,8 @@ impl Core {
         fingerprints[0]
     }
 
-    /// Reads a block of the data area again. A device that cannot even read its label says nothing about its blocks.
+    /// Reads a block of the data area again. A device that cannot even read its label gives no information about its
+    /// blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.read_device(pbn, &mut block) {
@@ -141,7 +141,7 @@ impl Core {
         let mut runs = Vec::new();
         let replacement = match self.take_over_replica(pbn, entry, &mut plan)? {
             Some(copy) => Some(copy),
-            // Nobody reads a replica while its block is sound.
+            // A replica is not read while its block is sound.
             None if entry.flags & REPLICA != 0 => None,
             None => match self.holder_elsewhere(pbn, entry, remains)? {
                 Some(holder) => {
@@ -172,7 +172,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Publishes a plan, with blocks placed for it. False: the table does not agree any more.
+    /// Publishes a plan, with blocks placed for it. False: the table contradicts it by now.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
         let plan = Plan { claimed: blocks_in(runs), ..plan };
         let _room = self.claim_log_room(GroupBytes::SMALL);
@@ -183,7 +183,7 @@ impl Core {
         published
     }
 
-    /// A sound block with the content of a damaged one, by the hints of both levels.
+    /// A sound block with the content of a damaged one, found by the hints of both levels.
     fn holder_elsewhere(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<Option<Pbn>> {
         let mut hints = self.hints.peek(&[entry.tag]);
         hints.extend(self.hints.look_up_on_disk(&[entry.tag], &self.stats.counters));
@@ -198,7 +198,7 @@ impl Core {
         Ok(None)
     }
 
-    /// Whether a block is sound, may be referred to, and holds the content that a damaged block had.
+    /// Whether a block is sound, may be referred to, and has the lost content of a damaged block.
     fn holds_content_of(&self, holder: Pbn, lost: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         let Some(entry) = self.known_entry(holder).filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
         let mut block = self.data.take_buffer(BLOCK_BYTES);
@@ -218,7 +218,7 @@ impl Core {
         Ok(is_same && self.is_sound(&entry, &block))
     }
 
-    /// Places what the read cache still has of a damaged block. None: it has nothing, or there is no space.
+    /// Places a damaged block's content from the read cache. None: the cache lacks it, or there is no space.
     fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         self.read_cache.get(pbn, &mut block).filter(|_| self.is_sound(entry, &block))?;
@@ -235,7 +235,7 @@ impl Core {
         Some(replacement)
     }
 
-    /// Gives a lost block a replacement. False: the other block does not hold its content. The caller has it pinned.
+    /// Gives a lost block a replacement. False: the other block has different content. The caller has it pinned.
     fn give_replacement(&self, pbn: Pbn, holder: Pbn) -> Result<bool> {
         assert_ne!(pbn, holder, "a damaged block does not replace itself");
         let record = self.state.lock().bad.get(pbn);
@@ -259,7 +259,7 @@ impl Core {
         Ok(is_repaired)
     }
 
-    /// Looks at a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
+    /// Checks a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
     pub fn look_at_bad(&self, pbn: Pbn, record: BadRecord) -> Result<()> {
         let Some(entry) = self.known_entry(pbn).filter(Entry::is_bad) else { return Ok(()) };
         match self.look_closely(pbn, &entry) {
@@ -275,7 +275,7 @@ impl Core {
         }
     }
 
-    /// Takes a bad block back into use; one that only its record refers to becomes free.
+    /// Takes a bad block back into use. If only its record refers to it, it becomes free.
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         assert!(entry.is_bad(), "block {pbn} with {} references is not bad", entry.count);
         self.wait_for_background_room();
@@ -288,7 +288,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes new bytes to bad blocks that no file refers to any more: those that keep them become free.
+    /// Writes new bytes to bad blocks that no file refers to any more. Blocks that keep them become free.
     pub fn try_retired(&self) -> Result<()> {
         let all = self.state.lock().bad.list();
         let mut retired = Vec::new();
@@ -301,10 +301,10 @@ impl Core {
         if retired.is_empty() {
             return Ok(());
         }
-        // What released the last reference has to be durable before the block is written over.
+        // The release of the last reference has to be durable before the block is overwritten.
         self.commit()?;
         if !self.are_earlier_readers_gone() {
-            // They may have read a map that still named the block. The next scrub tries again.
+            // A reader may have seen a map that still named the block. The next scrub tries again.
             return Ok(());
         }
         for (pbn, entry, record) in retired {

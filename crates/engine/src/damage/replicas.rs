@@ -1,6 +1,6 @@
 //! Replicas of blocks that very many files refer to: one bad sector must not damage a thousand files.
 //!
-//! The scrub makes and drops them. A record names the replica of a block and holds the replica's one reference; the
+//! The scrub makes and drops them. A record names the replica of a block and holds the replica's one reference. The
 //! block's entry is flagged. A replica serves no map: it has no hint, and no write shares it.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,16 +13,16 @@ use crate::format::rot;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result};
 
-/// Records looked at in one go.
+/// Records read at a time.
 const PORTION: usize = 256;
 
-/// A block that was just found to be what it should be.
+/// A block that was just found to be sound.
 pub struct SoundBlock<'a> {
     /// The block.
     pub pbn: Pbn,
     /// Its entry in the table.
     pub entry: Entry,
-    /// Of its content.
+    /// The fingerprint of its content.
     pub fingerprint: Fingerprint,
     /// Its content.
     pub bytes: &'a [u8],
@@ -34,7 +34,7 @@ impl Core {
         Ok(self.get(&keys::copy(pbn))?.as_deref().and_then(rot::decode_replica))
     }
 
-    /// Reads a block's replica. False: there is none, or it is damaged too. The caller has the block pinned.
+    /// Reads a block's replica. False: it has none, or the replica is damaged too. The caller has the block pinned.
     pub fn read_replica(&self, pbn: Pbn, out: &mut [u8]) -> bool {
         let Some(entry) = self.known_entry(pbn) else { return false };
         if !entry.is_copied() {
@@ -49,8 +49,8 @@ impl Core {
         is_sound
     }
 
-    /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record goes. A replica
-    /// that is damaged too goes with it.
+    /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record is removed. A
+    /// replica that is damaged too is removed with it.
     pub fn take_over_replica(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan) -> Result<Option<Pbn>> {
         if !entry.is_copied() {
             return Ok(None);
@@ -67,7 +67,7 @@ impl Core {
         Ok(is_sound.then_some(copy))
     }
 
-    /// Makes replicas of blocks with enough references. A full volume gets none.
+    /// Makes replicas of blocks with enough references. On a full volume it makes none.
     pub fn make_replicas(&self, blocks: &[SoundBlock<'_>]) -> Result<()> {
         let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let is_wanted = |entry: &Entry| {
@@ -97,7 +97,7 @@ impl Core {
             flags: vec![(run.pbn, REPLICA), (block.pbn, block.entry.flags | COPIED)],
             ..Plan::default()
         };
-        // One that outlived an earlier content of this block.
+        // A replica that outlived an earlier content of this block.
         plan.record_decrefs.extend(self.replica_of(block.pbn)?.filter(|copy| self.known_entry(*copy).is_some()));
         plan.change.put(keys::copy(block.pbn), rot::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
@@ -105,8 +105,8 @@ impl Core {
         Ok(())
     }
 
-    /// Drops replicas whose blocks are gone, or have fewer than half the references that call for one, from a key on.
-    /// Gives where to go on.
+    /// Drops replicas whose blocks are gone, or have fewer than half of the references that call for one, from a key
+    /// on. Returns where to continue.
     pub fn drop_stale_replicas(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let (_, to) = keys::all_replicas();
@@ -116,7 +116,7 @@ impl Core {
                 log::error!("{}", Error::corrupt("the record of a replica", "its checksum does not match"));
                 continue;
             };
-            // Nobody knows whether it is wanted: it stays until fsck has made the entries anew.
+            // It is unknown whether the replica is needed, so it stays until fsck has rebuilt the entries.
             let (Some(entry), Some(of_copy)) = (self.known_entry(pbn), self.known_entry(copy)) else { continue };
             let is_bad = of_copy.is_bad() || of_copy.tag != entry.tag;
             if is_bad || !entry.is_copied() || above == 0 || u64::from(entry.count) < above / 2 {
@@ -127,7 +127,7 @@ impl Core {
         Ok(last.map(|(key, _)| [key.as_slice(), &[0]].concat()))
     }
 
-    /// Drops the replica of a block whose last reference went.
+    /// Drops the replica of a block that lost its last reference.
     pub fn drop_orphaned_replica(&self, pbn: Pbn) -> Result<()> {
         let Some(entry) = self.known_entry(pbn) else { return Ok(()) };
         match self.replica_of(pbn)? {

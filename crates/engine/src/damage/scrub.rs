@@ -1,13 +1,13 @@
 //! Scrub: reads every live block in the order of pbns and compares it with its tag and its fingerprint, in turns of the
-//! worker. What is damaged is marked (`repair`), what many files refer to gets a replica (`replicas`).
+//! worker. Damaged blocks are marked (`repair`), and blocks with very many references get a replica (`replicas`).
 //!
-//! A pass: known bad blocks are looked at again and stale replicas dropped; the data area is read; files move from bad
-//! blocks to their replacements; bad blocks without a reference are tried with new bytes. A record holds its position,
-//! so that it goes on after an unmount or a crash, at most `SAVE_EVERY` before where it was.
+//! A pass: known bad blocks are checked again and stale replicas dropped; the data area is read; files move from bad
+//! blocks to their replacements; bad blocks without a reference are tried with new bytes. A record holds its position.
+//! After an unmount or a crash it continues at most `SAVE_EVERY` before that.
 //!
-//! A pass comes to its end whatever is damaged: blocks of which the table says nothing are passed over and named in the
-//! status, and so is what a contradiction keeps from being repaired. Only a device that gives nothing at all, and a
-//! volume that takes no changes, are waited for.
+//! A pass ends whatever is damaged. Blocks with damaged table entries are passed over and named in the status. So is
+//! everything that a contradiction keeps from being repaired. The pass waits only for a device that returns nothing at
+//! all, and for a volume that takes no changes.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,19 +27,19 @@ use crate::read::parts::{Part, cut_spans, runs_into};
 use crate::state::published::Plan;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
-/// Blocks looked at in one turn at most: one request of 1 MiB.
+/// Most blocks checked in one turn: one request of 1 MiB.
 const WINDOW_BLOCKS: u64 = 256;
-/// Known bad blocks looked at again in one turn.
+/// Known bad blocks checked again in one turn.
 const BAD_PORTION: usize = 16;
 /// How often the position is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(2);
-/// After a failure the scrub tries again so much later.
+/// After a failure the scrub tries again after this time.
 const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The longest sleep between turns.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
 impl Core {
-    /// After opening: a pass that was under way goes on where it was.
+    /// After opening: an unfinished pass continues where it was.
     pub fn restore_scrub(&self) -> Result<()> {
         let Some(value) = self.get(&keys::scrub())? else { return Ok(()) };
         match ScrubRecord::decode(&value) {
@@ -86,12 +86,12 @@ impl Core {
         }
     }
 
-    /// Tells the pace of the scrub about requests of programs, as the worker's pace is told.
+    /// Reports requests of programs to the scrub's pace, as to the worker's.
     pub fn tell_scrub(&self, requests: u64, time: Duration, beside_work: bool) {
         self.damage.scrub().foreground(requests, time, beside_work);
     }
 
-    /// One turn of the scrub, if it is due. Gives when the next one may be.
+    /// One turn of the scrub, if it is due. Returns when the next one may be.
     pub fn scrub_turn(&self, conditions: &Conditions) -> Duration {
         let blocks_max = match self.damage.scrub().next_turn(conditions) {
             None => return SLEEP_MAX,
@@ -105,7 +105,7 @@ impl Core {
         let blocks = match self.scrub_some(blocks_max) {
             Ok(blocks) => blocks,
             Err(error) => {
-                // A volume that became read-only has said so.
+                // A volume that became read-only has reported it already.
                 if !matches!(error, Error::ReadOnly(_)) {
                     log::warn!("the scrub failed and will try again: {error}");
                 }
@@ -119,7 +119,7 @@ impl Core {
         Duration::ZERO
     }
 
-    /// A part of the pass. Gives how many blocks were read for it.
+    /// A part of the pass. Returns how many blocks were read for it.
     pub fn scrub_some(&self, blocks_max: u64) -> Result<u64> {
         self.health.usable()?;
         match self.damage.scrub().phase() {
@@ -130,7 +130,7 @@ impl Core {
         }
     }
 
-    /// A part of the pass that is under way, or of a new one. True: the pass is not complete.
+    /// A part of the current pass, or of a new one. True: the pass is not complete.
     pub fn scrub_step(&self, blocks_max: u64) -> Result<bool> {
         if !self.damage.scrub().is_running() {
             self.command_scrub(ScrubCommand::Start { rate: None })?;
@@ -172,7 +172,7 @@ impl Core {
             return Ok(0);
         };
         let (read, found) = match self.scrub_window(first, end) {
-            // Its blocks by themselves: those that stay out are few.
+            // Scrubs its blocks one by one: few of them stay out.
             Err(Error::Corrupt { .. }) if end.0 - first.0 > 1 => self.scrub_apart(first, end)?,
             other => other?,
         };
@@ -180,7 +180,7 @@ impl Core {
         Ok(read)
     }
 
-    /// A window in which something is damaged beside its blocks' content, block by block.
+    /// Scrubs a window block by block, because something besides its blocks' content is damaged.
     fn scrub_apart(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
         let (mut read, mut found) = (0, 0);
         for pbn in (first.0..end.0).map(Pbn) {
@@ -191,7 +191,7 @@ impl Core {
         Ok((read, found))
     }
 
-    /// What contradicts itself does so the next time too: it is named and passed over. None: this was.
+    /// Names and passes over a contradiction, which would fail again next time. None: the result was one.
     pub fn pass_over<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Err(error @ Error::Corrupt { .. }) => {
@@ -211,7 +211,7 @@ impl Core {
             return Ok(0);
         }
         self.try_retired()?;
-        // Before it is finished: who waits for that is told what they are.
+        // Before the pass is finished, because a waiting user is told the result.
         self.scrub_record_files();
         let unknown = self.damage.table().unknown_blocks().blocks;
         let ScrubRecord { blocks, found, .. } = self.damage.scrub().finish(unknown);
@@ -226,7 +226,7 @@ impl Core {
         Ok(0)
     }
 
-    /// A pass ends with the record files and their copies: the bad one of each two is restored.
+    /// A pass ends with the record files and their copies: a bad one is restored from the other.
     fn scrub_record_files(&self) {
         match self.stored.check_record_files(true) {
             Ok(found) => {
@@ -242,8 +242,8 @@ impl Core {
         }
     }
 
-    /// The next run of at most `blocks_max` blocks that the table may have entries for, from a pbn on. None: the data
-    /// area ends. Parts of the table that were never written are skipped.
+    /// The next run of at most `blocks_max` blocks that may have table entries, from a pbn on. None: the data area
+    /// ends. Parts of the table that were never written are skipped.
     fn next_window(&self, from: Pbn, blocks_max: u64) -> Result<Option<(Pbn, Pbn)>> {
         let from = Pbn(from.0.max(1));
         let data_end = self.state.lock().totals.data.0;
@@ -256,10 +256,10 @@ impl Core {
         Ok((first < data_end).then_some((Pbn(first), Pbn(end))))
     }
 
-    /// Reads the live blocks of a window. Gives how many there are, and how many of them are damaged.
+    /// Reads the live blocks of a window. Returns how many there are, and how many of them are damaged.
     fn scrub_window(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
         assert!(Pbn(0) < first && first < end, "the window from {first} to {end}");
-        // No block that is live now is reused while it is looked at.
+        // No live block is reused while it is checked.
         let _pin = self.space.pin();
         let live = self.live_within(first, end);
         let mut bytes = self.data.take_buffer(live.len() * BLOCK_BYTES);
@@ -273,7 +273,7 @@ impl Core {
         suspects.extend(self.scrub_read(&read)?);
         assert!(suspects.len() <= live.len(), "{} suspects among {} live blocks", suspects.len(), live.len());
         if !suspects.is_empty() {
-            // A device that cannot even read its label says nothing about its blocks.
+            // A device that cannot even read its label gives no information about its blocks.
             self.read_device(Pbn(0), &mut self.data.take_buffer(BLOCK_BYTES))?;
         }
         let mut found = 0;
@@ -284,8 +284,8 @@ impl Core {
         Ok((live.len() as u64, found))
     }
 
-    /// Live blocks whose content is in the data area, without those known to be bad, and without those of which the table
-    /// says nothing.
+    /// Live blocks whose content is in the data area, except those known to be bad and those with damaged table
+    /// entries.
     fn live_within(&self, first: Pbn, end: Pbn) -> Vec<(Pbn, Entry)> {
         let pages = || (page_of(first)..=page_of(Pbn(end.0 - 1))).collect();
         let mut live: Vec<(Pbn, Entry)> = self.with_readable_pages(pages, |state| {
@@ -300,8 +300,8 @@ impl Core {
         live
     }
 
-    /// Reads ascending blocks, one behind the other into `bytes`, past the read cache, which knows nothing of the medium.
-    /// Gives all blocks of requests that failed.
+    /// Reads ascending blocks into adjacent places of `bytes`, past the read cache, which says nothing about the
+    /// medium. Returns all blocks of requests that failed.
     fn read_live(&self, live: &[(Pbn, Entry)], bytes: &mut [u8]) -> Result<Vec<Pbn>> {
         let mut parts = runs_into(live, bytes);
         let mut spans = cut_spans(&mut parts);
@@ -310,8 +310,8 @@ impl Core {
         Ok(failed.flat_map(|(span, _)| span.iter().flat_map(Part::pbns)).collect())
     }
 
-    /// Compares blocks with their entries, and gives those that differ. The others get missing fingerprints, so that
-    /// later rot can be repaired, and replicas.
+    /// Compares blocks with their entries, and returns those that differ. The others get missing fingerprints, so that
+    /// later bit rot can be repaired, and replicas.
     fn scrub_read(&self, read: &[(Pbn, Entry, &[u8])]) -> Result<Vec<Pbn>> {
         let blocks: Vec<&[u8]> = read.iter().map(|(_, _, bytes)| *bytes).collect();
         let mut fingerprints = Vec::with_capacity(blocks.len());
@@ -349,7 +349,8 @@ impl Core {
         }
     }
 
-    /// Publishes how far the scrub is: durable with the current group, and no mark that it set is lost before it.
+    /// Publishes the scrub's progress. It is durable with the current group, and every mark that the scrub set is
+    /// durable before it.
     pub fn save_scrub(&self) -> Result<()> {
         let Some(record) = self.damage.scrub().record_to_save(self.foreground.now()) else { return Ok(()) };
         let mut plan = Plan::default();

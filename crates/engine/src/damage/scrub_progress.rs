@@ -1,4 +1,4 @@
-//! How far a scrub is: its record, its phase and its status.
+//! The progress of a scrub: its record, its phase and its status.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result, UnknownBlocks};
 
-/// What can be asked of the scrub.
+/// Commands to the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrubCommand {
-    /// Begin a pass, or go on with one that is paused.
+    /// Begin a pass, or continue a paused one.
     Start {
-        /// Bytes per second at most; 0: as the load allows. None: as before.
+        /// Maximum bytes per second. 0: as the load allows. None: as before.
         rate: Option<u64>,
     },
     /// Pause it, across mounts, until `Resume`.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
     /// Cancel the pass.
     Stop,
 }
 
-/// How far the scrub is, and what is known of bad blocks.
+/// The scrub's progress, and the known bad blocks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubStatus {
     /// never, running, paused, stopped or finished.
@@ -38,33 +38,34 @@ pub struct ScrubStatus {
     pub doing: String,
     /// Blocks of the pass that were read.
     pub blocks_done: u64,
-    /// Blocks that it reads, about.
+    /// Approximate number of blocks in the pass.
     pub blocks: u64,
-    /// When the pass ends, if it goes on as it did.
+    /// Seconds until the pass ends, at its rate so far.
     pub eta_seconds: Option<u64>,
-    /// Bytes per second at most; 0: as the load allows.
+    /// Maximum bytes per second. 0: as the load allows.
     pub bytes_per_second_max: u64,
     /// Bad blocks that the pass found.
     pub blocks_bad_found: u64,
     /// Passes finished in the volume's life.
     pub passes: u64,
-    /// Bad blocks that are known now.
+    /// Bad blocks known now.
     pub blocks_bad: u64,
-    /// Of them, those whose content is nowhere.
+    /// Bad blocks whose content is lost.
     pub blocks_lost: u64,
-    /// Blocks of which the block table says nothing, because it is damaged there: no pass reads them.
+    /// Blocks with damaged entries in the block table. No pass reads them.
     pub unknown: UnknownBlocks,
-    /// What else keeps the scrub and the worker from parts of the volume, in words: the first reasons since the mount.
+    /// Other reasons that keep the scrub and the worker from parts of the volume, as text: the first ones since the
+    /// mount.
     pub passed_over: Vec<String>,
-    /// What the last pass since the mount found of the record files and their copies.
+    /// The last pass's findings about the record files and their copies since the mount.
     #[serde(default)]
     pub record_files: FilesFound,
 }
 
-/// The place of a pass, as far as its record does not hold it.
+/// The position of a pass, as far as its record does not hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScrubPhase {
-    /// Known bad blocks, from this one on.
+    /// Checking known bad blocks, from this one on.
     Known(Pbn),
     /// Replicas.
     Replicas,
@@ -82,11 +83,11 @@ pub struct Scrub {
 struct Inner {
     record: ScrubRecord,
     phase: ScrubPhase,
-    /// From which key the replicas go on.
+    /// The key from which the replicas continue.
     replicas_from: Vec<u8>,
     pace: Pace,
     saved_at: Duration,
-    /// Until when the time that the pass takes is counted.
+    /// The time up to which the pass's duration is counted.
     counted_at: Option<Duration>,
     doing: String,
 }
@@ -104,7 +105,7 @@ impl Inner {
 }
 
 impl Scrub {
-    /// No pass is known of.
+    /// No known pass.
     pub fn new(settings: &Settings) -> Self {
         Self {
             inner: Mutex::new(
@@ -122,7 +123,7 @@ impl Scrub {
         }
     }
 
-    /// After opening: a pass that was under way goes on where its record says.
+    /// After opening: an unfinished pass continues where its record says.
     pub fn restore(&self, record: ScrubRecord, settings: &Settings) {
         let mut scrub = self.inner.lock();
         assert_eq!(scrub.record.state, ScrubState::Never, "the scrub is restored once, before it runs");
@@ -131,7 +132,7 @@ impl Scrub {
         scrub.phase = if record.next.0 > 0 { ScrubPhase::Data } else { ScrubPhase::Known(Pbn(0)) };
     }
 
-    /// Carries a command out. What does not fit the state of the scrub is refused.
+    /// Carries out a command. A command that does not fit the state of the scrub is refused.
     pub fn command(&self, command: ScrubCommand, settings: &Settings) -> Result<()> {
         let mut scrub = self.inner.lock();
         let state = scrub.record.state;
@@ -163,7 +164,7 @@ impl Scrub {
         Ok(())
     }
 
-    /// How far it is, on a volume with `used` blocks in use. The caller adds what is known of bad blocks.
+    /// Its progress, on a volume with `used` blocks in use. The caller adds the known bad blocks.
     pub fn status(&self, used: Blocks) -> ScrubStatus {
         let scrub = self.inner.lock();
         let record = scrub.record;
@@ -190,7 +191,7 @@ impl Scrub {
         self.inner.lock().is_running()
     }
 
-    /// Tells the pace of requests of programs.
+    /// Reports requests of programs to the pace.
     pub fn foreground(&self, requests: u64, time: Duration, beside_work: bool) {
         self.inner.lock().pace.foreground(requests, time, beside_work);
     }
@@ -202,19 +203,19 @@ impl Scrub {
             scrub.counted_at = None;
             return None;
         }
-        // A pass that waits takes its time too.
+        // The time of a waiting pass counts too.
         let counted_at = scrub.counted_at.replace(conditions.now).unwrap_or(conditions.now);
         assert!(counted_at <= conditions.now, "the clock went back from {counted_at:?} to {:?}", conditions.now);
         scrub.record.spent += (conditions.now - counted_at).as_micros() as u64;
         Some(scrub.pace.next(conditions))
     }
 
-    /// A turn read so many blocks in so much time.
+    /// Learns that a turn read this many blocks in this time.
     pub fn ran(&self, blocks: u64, time: Duration, conditions: &Conditions) {
         self.inner.lock().pace.ran(blocks, time, conditions);
     }
 
-    /// What it is doing, or waits for.
+    /// Shows what it does, or what it waits for.
     pub fn show(&self, doing: &str) {
         let mut scrub = self.inner.lock();
         if scrub.doing != doing {
@@ -227,44 +228,44 @@ impl Scrub {
         self.inner.lock().phase
     }
 
-    /// The pass is at this phase now.
+    /// Enters a phase of the pass.
     pub fn enter(&self, phase: ScrubPhase) {
         self.inner.lock().phase = phase;
     }
 
-    /// The pass begins with the replicas, in the order of their keys.
+    /// Begins the phase of the replicas, in the order of their keys.
     pub fn enter_replicas(&self, from: Vec<u8>) {
         let mut scrub = self.inner.lock();
         scrub.replicas_from = from;
         scrub.phase = ScrubPhase::Replicas;
     }
 
-    /// The replicas go on from this key.
+    /// Continues the replicas from this key.
     pub fn go_on_with_replicas(&self, from: Vec<u8>) {
         self.inner.lock().replicas_from = from;
     }
 
-    /// From which key the replicas go on.
+    /// The key from which the replicas continue.
     pub fn replicas_from(&self) -> Vec<u8> {
         self.inner.lock().replicas_from.clone()
     }
 
-    /// Where reading the data area goes on.
+    /// The block from which the data area is read next.
     pub fn next_block(&self) -> Pbn {
         self.inner.lock().record.next
     }
 
-    /// The blocks below `end` were read: `read` live ones, of which `found` are bad.
+    /// Learns that the blocks below `end` were read: `read` live ones, of which `found` are bad.
     pub fn passed(&self, end: Pbn, read: u64, found: u64) {
         let mut scrub = self.inner.lock();
-        // A pass that was stopped and started in the meantime is at its beginning.
+        // A pass that was stopped and restarted meanwhile is at its beginning.
         assert!(found <= read, "{found} bad blocks of {read} that were read");
         scrub.record.next = end;
         scrub.record.blocks += read;
         scrub.record.found += found;
     }
 
-    /// The pass is complete; it passed over so many blocks of which the table says nothing. Gives its record.
+    /// Completes the pass, which passed over this many blocks with damaged table entries. Returns its record.
     pub fn finish(&self, unknown: u64) -> ScrubRecord {
         let mut scrub = self.inner.lock();
         scrub.record.unknown = unknown;
@@ -273,12 +274,12 @@ impl Scrub {
         scrub.record
     }
 
-    /// Whether its record was not saved for so long.
+    /// Whether its record was not saved for this long.
     pub fn is_save_due(&self, now: Duration, every: Duration) -> bool {
         now.saturating_sub(self.inner.lock().saved_at) >= every
     }
 
-    /// The record to be saved at `now`. None: there never was a pass.
+    /// The record to save at `now`. None: no pass ever ran.
     pub fn record_to_save(&self, now: Duration) -> Option<ScrubRecord> {
         let mut scrub = self.inner.lock();
         scrub.saved_at = now;
@@ -286,7 +287,7 @@ impl Scrub {
     }
 }
 
-/// The scrub gives way to requests as the worker does; a rate bounds it further.
+/// The scrub yields to requests as the worker does. A rate bounds it further.
 fn scrub_pace_rule(settings: &Settings, rate: u64) -> PaceRule {
     let blocks_per_minute = rate.saturating_mul(60).div_ceil(BLOCK_BYTES as u64).min(1_000_000_000);
     assert_eq!(blocks_per_minute == 0, rate == 0, "{rate} bytes per second are {blocks_per_minute} blocks a minute");

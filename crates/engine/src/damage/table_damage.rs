@@ -1,7 +1,7 @@
-//! Damage of the block table that was met since the volume was opened: of which blocks nothing is known.
+//! Damage of the block table that was found since the volume was opened: the blocks with unknown entries.
 //!
-//! Such a block keeps what it holds and can be read. It gets no reference and loses none, and is never handed out; what
-//! would need its entry is refused. Only fsck makes entries anew, from all references.
+//! Such a block keeps its content and can be read. It gets no reference and loses none, and is never handed out. Work
+//! that needs its entry is refused. Only fsck rebuilds entries, from all references.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
@@ -11,33 +11,33 @@ use crate::format::page::Page;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
 use crate::{Error, Pbn, UnknownBlocks};
 
-/// Pages whose damage is remembered. Of more it is only known that there are some.
+/// Most pages whose damage is remembered. Of further ones only the fact is known.
 const PAGES_MAX: usize = 4_096;
-/// Ranges that a status names; more are only counted.
+/// Most ranges that a status names. Further ones are only counted.
 const RANGES_SHOWN_MAX: usize = 16;
 
-/// What is known of the table's damage.
+/// The known damage of the table.
 pub struct TableDamage {
     /// Damaged sectors by page, a bit for each.
     pages: Mutex<BTreeMap<u64, u8>>,
-    /// How many pages there are.
+    /// How many such pages there are.
     known: AtomicUsize,
 }
 
 impl TableDamage {
-    /// No damage known.
+    /// No known damage.
     pub fn new() -> Self {
         Self { pages: Mutex::new(LockRank::Part, BTreeMap::new()), known: AtomicUsize::new(0) }
     }
 
-    /// Notes what is damaged of a page that was read, and says so once.
+    /// Notes the damage of a page that was read, and logs it once.
     pub fn note_read(&self, number: u64, page: &Page) {
         if page.damaged_sectors() != 0 || self.known.load(Ordering::Relaxed) > 0 {
             self.note(number, page.damaged_sectors(), "its checksum does not match");
         }
     }
 
-    /// Notes a page that cannot be read as a whole.
+    /// Notes a page that cannot be read at all.
     pub fn note_unreadable(&self, number: u64, error: &Error) {
         self.note(number, u8::MAX, &error.to_string());
     }
@@ -75,7 +75,7 @@ impl TableDamage {
         }
     }
 
-    /// The blocks of which nothing is known.
+    /// The blocks with unknown entries.
     pub fn unknown_blocks(&self) -> UnknownBlocks {
         let pages = self.pages.lock();
         let mut found = UnknownBlocks::default();

@@ -1,9 +1,9 @@
-//! Defrag: short runs of a file are written anew, together, so that reading it goes to fewer places of the data area.
-//! What to move is planned in values (`oncefs_dedup::plan_defrag`); here the plan is made for a map and carried out,
-//! in portions, beside whatever else is done with the file.
+//! Defrag: rewrites short runs of a file together, so that reading it needs fewer places of the data area.
+//! `oncefs_dedup::plan_defrag` plans the moves as pure values. This file makes the plan for a map and carries it out,
+//! in portions, beside all other work on the file.
 //!
-//! Every run that came of it is one publication, durable with its group: a crash before that leaves the old blocks in
-//! their places, and the new ones free; a crash after it the new ones in their places. Holes and reserved space stay.
+//! Each resulting run is one publication, durable with its group. A crash before that leaves the old blocks in their
+//! places, and the new ones free. A crash after it leaves the new ones in their places. Holes and reserved space stay.
 
 pub mod outcome;
 mod portion;
@@ -17,11 +17,11 @@ use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 use crate::space::allocator::Run;
 use crate::{Lbn, MapId, Pbn, Result};
 
-/// Shards of a file that are planned together: 1 GiB, some 30 MB of memory at the worst.
+/// Shards of a file that are planned together: 1 GiB, at worst about 30 MB of memory.
 const WINDOW_SHARDS: usize = 1_024;
-/// Longest run that may be asked to move: bounds the memory of a portion, whatever is asked for.
+/// Upper bound of the requested run length: bounds the memory of a portion, whatever is requested.
 const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
-/// Shards looked at with the map's lock held once.
+/// Shards read under one acquisition of the map's lock.
 const PORTION_SHARDS: usize = 16;
 const _: () = assert!(PORTION_SHARDS <= WINDOW_SHARDS);
 
@@ -59,7 +59,8 @@ impl Core {
         Ok(outcome)
     }
 
-    /// Carries a plan out, portion by portion. Gives where the first one begins that is left because a program calls.
+    /// Carries out a plan, portion by portion. Returns where the first portion begins that is left because a program
+    /// makes requests.
     fn carry_out(
         &self,
         map: MapId,
@@ -73,7 +74,7 @@ impl Core {
             let mut rest = &runs[stretch.from..stretch.to];
             while !rest.is_empty() {
                 let mut size = self.worker.defrag_turn();
-                // Closing the volume waits for the portion under way, and no other may begin.
+                // Closing the volume waits for the current portion, and no other may begin.
                 if self.signals.is_stopped() {
                     return Ok(None);
                 }
@@ -87,8 +88,8 @@ impl Core {
         Ok(None)
     }
 
-    /// The runs of a part of a map, from an lbn on that begins one, and where the next part begins. No run is cut, so
-    /// that the part has more than `shards_max` shards where a run is longer.
+    /// The runs of a part of a map, from an lbn on that begins a run, and where the next part begins. No run is cut, so
+    /// the part has more than `shards_max` shards if a run is longer.
     pub fn window_of(&self, map: MapId, from: Lbn, shards_max: usize) -> Result<(Vec<FileRun>, Option<Lbn>)> {
         let (mut runs, mut seen) = (Vec::new(), 0);
         let mut at = Some(from);
@@ -113,15 +114,15 @@ impl Core {
         Ok(runs)
     }
 
-    /// Adds the runs of some shards, between two lbns. Gives how many shards these are, and where to go on.
+    /// Adds the runs of some shards, between two lbns. Returns how many shards these are, and where to continue.
     fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<FileRun>) -> Result<(usize, Option<Lbn>)> {
         let _map = self.maps.lock(map).read();
         self.attached(map)?;
         self.each_extent(map, from, until, &mut |lbn, pbn, blocks| FileRun::add(runs, lbn, pbn, blocks))
     }
 
-    /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Gives how many shards these are, and
-    /// where to go on. The caller holds the map's lock.
+    /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Returns how many shards these are,
+    /// and where to continue. The caller holds the map's lock.
     fn each_extent(
         &self,
         map: MapId,
@@ -145,7 +146,7 @@ impl Core {
         Ok((shards.len(), next.filter(|next| *next < until)))
     }
 
-    /// Of runs that may move: how many of their blocks are shared, and whether one of them keeps the run where it is.
+    /// Counts the shared blocks of runs that may move, and marks runs with a block that must stay.
     fn look_at_short(&self, runs: &mut [FileRun], run_blocks_min: u32) -> Result<()> {
         let is_short = |run: &FileRun| run.blocks < u64::from(run_blocks_min);
         let pbns_of = |run: &FileRun| Run { pbn: run.pbn, blocks: run.blocks }.pbns();

@@ -1,8 +1,8 @@
-//! Explain: how a file lies in the data area, and why: which of its blocks it shares, which it has alone, and what the
-//! detector says of these today. Looks at everything and changes nothing: no hint is healed, promoted or dropped.
+//! Explain: how a file lies in the data area, and why: which of its blocks it shares, which are its own, and how the
+//! detector judges these today. It reads everything and changes nothing: it restores, promotes and drops no hints.
 //!
-//! Who else refers to a block is not known here, see `referrers`. A file is explained in portions, each as the file was
-//! at one moment; between two portions it may change.
+//! It does not know which other files refer to a block, see `referrers`. A file is explained in portions, each as the
+//! file was at one moment. Between two portions it may change.
 
 mod verdict;
 
@@ -23,11 +23,11 @@ const PORTION_SHARDS: usize = 32;
 
 /// A part of a map as it was at one moment.
 struct Seen {
-    /// What is mapped, in order, with what lies around the portion so that runs across its ends are known.
+    /// The targets, in order, including the surroundings of the portion, so that runs across its ends are known.
     blocks: Vec<(Lbn, Target)>,
     /// The end of the portion.
     end: Lbn,
-    /// Whether something is mapped after it.
+    /// Whether the map has anything after it.
     goes_on: bool,
 }
 
@@ -52,9 +52,9 @@ impl Core {
         Ok(Some(BudgetUse { percent_max: slowdown.0, percent, pieces: account.pieces, pieces_max }))
     }
 
-    /// The runs of a portion, as a file with this shortest run would have them, and where the next one begins.
+    /// The runs of a portion, judged with this shortest run, and where the next one begins.
     fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
-        // No block that is seen is reused, so that it holds what the table says of it.
+        // No visited block is reused meanwhile, so each holds the content that the table names.
         let _pin = self.space.pin();
         let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(SHARD_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
@@ -72,7 +72,7 @@ impl Core {
         Ok((runs, seen.goes_on.then_some(seen.end.0)))
     }
 
-    /// What is mapped in a portion and in the `margin` shards on either side, at one moment.
+    /// The targets in a portion and in the `margin` shards on either side, at one moment.
     fn look_at_map(&self, map: MapId, from: Lbn, margin: u64) -> Result<Seen> {
         let _map = self.maps.lock(map).read();
         if self.state.lock().is_detached(map) {
@@ -96,7 +96,7 @@ impl Core {
         Ok(Seen { blocks, end, goes_on: inside.len() > PORTION_SHARDS })
     }
 
-    /// What each block is.
+    /// The state of each block.
     fn explain_blocks(&self, map: MapId, blocks: &[(Lbn, Target)], run_blocks_min: u32) -> Result<Vec<What>> {
         let pbns = blocks.iter().filter_map(|(_, target)| match target {
             Target::Data(pbn) => Some(*pbn),
@@ -121,7 +121,7 @@ impl Core {
         Ok(blocks.iter().zip(equal).zip(waits).map(what).collect())
     }
 
-    /// Which blocks the worker is still to look at.
+    /// Which blocks the worker has yet to visit.
     fn which_wait(&self, map: MapId, blocks: &[(Lbn, Target)]) -> Vec<bool> {
         let is_later = self.is_later(map);
         self.worker.with_pass(|pass| {
@@ -131,8 +131,8 @@ impl Core {
         })
     }
 
-    /// Live blocks with the same tag as each given one, itself included, by tag: what the worker would find, asked for
-    /// without a trace.
+    /// Live blocks with the same tag as each given one, itself included, by tag: the worker's look-up, without side
+    /// effects.
     fn peek_in_both(&self, blocks: impl Iterator<Item = (Pbn, Entry)>) -> Holders {
         let mut hints: Vec<(Tag, Pbn)> = blocks.map(|(pbn, entry)| (entry.tag, pbn)).collect();
         let mut tags: Vec<Tag> = hints.iter().map(|(tag, _)| *tag).collect();
@@ -153,8 +153,8 @@ impl Core {
         holders
     }
 
-    /// Adds holders that no hint names: a run is found whole by any of its blocks (hints may name one content of many
-    /// only).
+    /// Adds holders that no hint names: any block of a run finds the whole run, as hints may name only one content in
+    /// many.
     fn extend(&self, blocks: &[(Lbn, Target)], references: &References, holders: &mut Holders) {
         let sound = |(lbn, target): &(Lbn, Target)| match target {
             Target::Data(pbn) => references.sound_entry(*pbn).map(|entry| (*lbn, (entry.tag, *pbn))),
@@ -168,7 +168,7 @@ impl Core {
     }
 }
 
-/// Which blocks may hold what a block holds: for one that is shared its own too, since that is where its run goes on.
+/// The possible holders of a block's content. For a shared block they include its own, because its run continues there.
 fn known_of(lbn: Lbn, target: Target, references: &References, holders: &Holders) -> Known {
     let Target::Data(pbn) = target else { return Known { lbn, own: None, is_shared: false, holders: Vec::new() } };
     let Some(entry) = references.sound_entry(pbn) else {

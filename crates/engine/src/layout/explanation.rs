@@ -1,24 +1,24 @@
-//! What an explanation of a file says: its runs, and what each of them is.
+//! The parts of an explanation of a file: its runs, and the state of each.
 
 use serde::{Deserialize, Serialize};
 
-/// A portion of a file, explained. Numbers are plain, as in every report.
+/// A portion of a file, explained. Its numbers are plain integers, as in every report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explained {
     /// The file's map, as in [`crate::Referrer`].
     pub map: u64,
-    /// Neighbours that fare alike, in the order of the file and without gaps.
+    /// Adjacent blocks in the same state, in the order of the file and without gaps.
     pub runs: Vec<ExplainedRun>,
-    /// The lbn at which the next portion begins; None: nothing but a hole follows.
+    /// The lbn at which the next portion begins. None: only a hole follows.
     pub next: Option<u64>,
     /// The shortest run that the file shares, in blocks.
     pub run_blocks_min: u32,
-    /// What set it, or why the file is left alone.
+    /// What set it, or why the file is excluded.
     pub run_blocks_min_from: String,
-    /// What the file's budget allows, if it has one: then no length of runs decides.
+    /// The file's budget and its use, if it has one. Then no run length decides.
     #[serde(default)]
     pub budget: Option<BudgetUse>,
-    /// Whether none of its blocks are shared from now on, neither as they are written nor by the worker.
+    /// Whether none of its blocks are shared from now on, neither in-line nor by the worker.
     #[serde(default)]
     pub is_left_alone: bool,
 }
@@ -26,29 +26,29 @@ pub struct Explained {
 /// How much of its budget a file uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetUse {
-    /// By how much longer a cold read in sequence may take than of a file in one piece, percent.
+    /// How much longer a cold read in sequence may take than that of a file in one piece, in percent.
     pub percent_max: u32,
-    /// By how much longer it takes as the file lies now, percent.
+    /// How much longer it takes with the present layout, in percent.
     pub percent: u32,
-    /// Pieces beside the first one that the file lies in.
+    /// Pieces of the file beyond the first.
     pub pieces: u64,
-    /// As many may be added by sharing.
+    /// How many pieces sharing may add.
     pub pieces_max: u64,
 }
 
-/// Blocks that follow each other in the file and of which the same can be said.
+/// Adjacent blocks of the file in the same state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainedRun {
     /// The first block's number in the file.
     pub lbn: u64,
     /// How many blocks.
     pub blocks: u64,
-    /// What they are. Each pbn in it is that of the first block; those of the others follow.
+    /// Their state. Each pbn in it is that of the first block, and the others follow it.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What a block of a file is.
+/// The state of a block of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
 pub enum What {
@@ -67,16 +67,16 @@ pub enum What {
     Own {
         /// The block.
         pbn: u64,
-        /// Equal blocks that are known.
+        /// Known equal blocks.
         equal: Equal,
-        /// Whether the worker is still to look at it.
+        /// Whether the worker has yet to visit it.
         waits: bool,
     },
     /// The block is known to be damaged.
     Bad {
         /// The block.
         pbn: u64,
-        /// The block that is read in its place; None: reading it fails.
+        /// The block that is read in its place. None: reading it fails.
         replacement: Option<u64>,
         /// References from files, this one included.
         references: u32,
@@ -86,11 +86,11 @@ pub enum What {
         /// The block.
         pbn: u64,
     },
-    /// It was written or freed while it was looked at.
+    /// It was written or freed during the explanation.
     Changed,
 }
 
-/// What is known of blocks equal to one that is not shared.
+/// The known equal blocks of a block that is not shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Equal {
@@ -103,7 +103,7 @@ pub enum Equal {
         /// Its length.
         longest_run_blocks: u32,
     },
-    /// A run with equal blocks is long enough: the next look at the block shares it.
+    /// A run with equal blocks is long enough: the next visit shares the block.
     LongEnough {
         /// The equal block in it.
         equal_pbn: u64,
@@ -111,7 +111,7 @@ pub enum Equal {
 }
 
 impl What {
-    /// The same said of the block `n` blocks further on.
+    /// The state of the block `n` blocks later in the same run.
     pub fn plus(&self, n: u64) -> Self {
         let mut what = self.clone();
         match &mut what {
@@ -144,7 +144,7 @@ impl What {
     }
 }
 
-/// Adds blocks after the last run; the two become one if the same can be said of them.
+/// Adds a run after the last one. The two become one if their states are the same.
 pub fn push_run(runs: &mut Vec<ExplainedRun>, run: ExplainedRun) {
     match runs.last_mut() {
         Some(last) if last.lbn + last.blocks == run.lbn && last.what.plus(last.blocks) == run.what => {

@@ -1,5 +1,5 @@
-//! Layout: how long the runs of all files are, and how much of them is shared. All maps are gone through in portions
-//! of bounded size; a run that reaches the end of a portion is handed to the next one.
+//! Layout: how long the runs of all files are, and how much of them is shared. All maps are visited in portions of
+//! bounded size. A run that reaches the end of a portion is handed to the next one.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,24 +8,24 @@ use crate::format::keys::ShardKey;
 use crate::layout::referrers::{MapCursor, Referrer};
 use crate::{MapId, Pbn, Result};
 
-/// Shards gone through in one portion: at most 65,536 blocks.
+/// Shards per portion: at most 65,536 blocks.
 const PORTION_SHARDS: usize = 256;
 
-/// A run that may go on in the next portion.
+/// A run that may continue in the next portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRun {
     /// The run so far.
     pub run: Referrer,
-    /// Its blocks that several places refer to.
+    /// Its blocks with several references.
     pub shared_blocks: u64,
 }
 
-/// Where going through all maps goes on.
+/// Where a walk over all maps continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutCursor {
     /// The next shard; None: the beginning.
     pub at: Option<MapCursor>,
-    /// What was not at its end.
+    /// The unfinished run.
     pub open: Option<OpenRun>,
 }
 
@@ -36,11 +36,11 @@ pub struct RunClass {
     pub runs: u64,
     /// Their blocks.
     pub blocks: u64,
-    /// Of these, blocks that several places refer to.
+    /// Blocks among these with several references.
     pub shared_blocks: u64,
 }
 
-/// What a portion has of one file.
+/// The part of one file in a portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLayout {
     /// Its map.
@@ -54,16 +54,16 @@ pub struct FileLayout {
 /// A portion of all maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutPortion {
-    /// By file, in the order of maps. A file that reaches into the next portion is in that too.
+    /// By file, in the order of maps. A file that reaches into the next portion is also listed there.
     pub files: Vec<FileLayout>,
-    /// `classes[i]`: runs of 2^i blocks and more, and less than twice that, which ended in this portion.
+    /// `classes[i]`: runs of at least 2^i and less than 2^(i+1) blocks that ended in this portion.
     pub classes: Vec<RunClass>,
-    /// Where to go on; None: these were all.
+    /// Where to continue. None: this was the last portion.
     pub next: Option<LayoutCursor>,
 }
 
 impl LayoutPortion {
-    /// Counts a part of a file; gives the run that it belongs to, which may go on.
+    /// Counts a part of a file. Returns the run that it belongs to, which may continue.
     fn add(&mut self, open: Option<OpenRun>, part: Referrer, shared_blocks: u64) -> OpenRun {
         let blocks = part.blocks;
         assert!(0 < blocks && shared_blocks <= blocks, "{shared_blocks} of {blocks} blocks are shared");
@@ -90,7 +90,7 @@ impl LayoutPortion {
         }
     }
 
-    /// Counts a run that is at its end.
+    /// Counts a complete run.
     fn close(&mut self, open: &OpenRun) {
         assert!(open.run.blocks > 0, "a run without blocks ends at lbn {}", open.run.lbn);
         let class = open.run.blocks.ilog2() as usize;
@@ -107,7 +107,7 @@ impl LayoutPortion {
 impl Core {
     /// See [`crate::Store::layout`].
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
-        // The entry of a block in the table is then about the content that a map had there.
+        // So a block's table entry is about the content that a map had there.
         let _pin = self.space.pin();
         let mut parts = Vec::new();
         let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });
@@ -133,7 +133,7 @@ impl Core {
 }
 
 impl Referrer {
-    /// A cursor comes back from outside: a run has blocks, and with all that a portion adds its ends are numbers.
+    /// A cursor comes from outside: its run must have blocks, and its ends must not overflow with a portion added.
     fn is_within_bounds(&self) -> bool {
         const BOUND: u64 = 1 << 62;
         self.blocks > 0 && [self.lbn, self.pbn, self.blocks].iter().all(|number| *number < BOUND)

@@ -1,5 +1,5 @@
-//! The places that refer to blocks. The block table knows how many references a block has; no structure leads from a
-//! block to the maps that refer to it, so for their names all maps are gone through, in portions.
+//! The places that refer to blocks. The block table knows how many references a block has, but no structure leads from
+//! a block to the maps that refer to it. So all maps are searched for their names, in portions.
 
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::layout::explanation::{Equal, What};
 use crate::{MapId, Pbn, Result};
 
-/// Shards gone through in one portion.
+/// Shards searched in one portion.
 const PORTION_SHARDS: usize = 512;
-/// Shards gone through under one look at the sorted state.
+/// Shards searched per read of the sorted state.
 const KEYS_AT_A_TIME: usize = 64;
-/// A portion ends early when it has found so many places: bounds what is answered to some 1 MB.
+/// A portion ends early when it has found this many places: bounds the answer at about 1 MB.
 const PLACES_MAX: usize = 8_192;
 
-/// Where going through all maps goes on. Plain numbers, as it crosses the control socket.
+/// Where a walk over all maps continues. Plain numbers, because it crosses the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapCursor {
     /// The map.
@@ -27,7 +27,7 @@ pub struct MapCursor {
     pub shard: u64,
 }
 
-/// Blocks that follow each other in a file and in the data area.
+/// Blocks that are adjacent in a file and in the data area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Referrer {
     /// The file's map.
@@ -45,13 +45,13 @@ pub struct Referrer {
 pub struct Referrers {
     /// The places, in the order of maps and lbns.
     pub places: Vec<Referrer>,
-    /// Blocks of files that were looked at.
+    /// Visited blocks of files.
     pub blocks_seen: u64,
-    /// Where to go on; None: all maps were gone through.
+    /// Where to continue. None: all maps were searched.
     pub next: Option<MapCursor>,
 }
 
-/// The entries of some blocks in the block table, and how many of their references are those of files.
+/// The entries of some blocks in the block table, and how many of their references are from files.
 pub struct References {
     entries: HashMap<Pbn, Entry>,
     bad: HashMap<Pbn, Option<Pbn>>,
@@ -59,7 +59,7 @@ pub struct References {
 }
 
 impl References {
-    /// References from files: those of records are taken off.
+    /// References from files, without those of records.
     pub fn of_files(&self, pbn: Pbn) -> u32 {
         let count = self.entries.get(&pbn).map_or(0, |entry| entry.count);
         let of_records = u32::from(self.bad.contains_key(&pbn)) + self.of_replacements.get(&pbn).copied().unwrap_or(0);
@@ -76,7 +76,7 @@ impl References {
         self.entries.iter().filter(|(_, entry)| entry.serves(entry.tag)).map(|(pbn, entry)| (*pbn, *entry))
     }
 
-    /// What a block that a map names is.
+    /// The state of a block that a map names.
     pub fn what(&self, pbn: Pbn, equal: Equal, waits: bool) -> What {
         match (self.of_files(pbn), self.bad.get(&pbn)) {
             (0, _) if !self.entries.contains_key(&pbn) => What::Unknown { pbn: pbn.0 },
@@ -122,8 +122,8 @@ impl Core {
         Ok(found)
     }
 
-    /// Calls `each` with what lies in some shards, each shard as it was at one moment; gives where to go on. A shard
-    /// that cannot be read is passed over: scrub and fsck speak of it.
+    /// Calls `each` with the extents of some shards, each shard as it was at one moment. Returns where to continue. An
+    /// unreadable shard is skipped: scrub and fsck report it.
     pub fn each_data_extent(
         &self,
         from: ShardKey,
@@ -154,14 +154,14 @@ impl Core {
     }
 }
 
-/// Adds what a place has of blocks that are asked for, which are ascending and apart.
+/// Adds a place's share of the requested blocks, which are ascending and disjoint.
 fn add_within(places: &mut Vec<Referrer>, place: Referrer, blocks: &[(u64, u64)]) {
     let from = blocks.partition_point(|(first, blocks)| first.saturating_add(*blocks) <= place.pbn);
     for (first, blocks) in blocks[from..].iter().take_while(|(first, _)| *first < place.pbn + place.blocks) {
         let start = place.pbn.max(*first);
         let end = (place.pbn + place.blocks).min(first.saturating_add(*blocks));
         if start >= end {
-            // Asked for without blocks, or not ascending.
+            // The request has an empty range, or is not ascending.
             continue;
         }
         let part = Referrer { lbn: place.lbn + (start - place.pbn), pbn: start, blocks: end - start, ..place };

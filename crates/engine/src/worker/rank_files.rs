@@ -1,5 +1,5 @@
-//! The engine's part in ranking files: the worker calls the ranker when it has nothing else to do, and what
-//! the ranker asks for does not count as requests of programs. The effective policy of a file says what its rank means.
+//! The engine's part in ranking files: the worker calls the ranker when it has no other work, and the ranker's calls do
+//! not count as requests of programs. The effective policy of a file follows from its rank.
 
 use oncefs_dedup::RankRule;
 
@@ -7,8 +7,8 @@ use crate::core::Core;
 use crate::{Change, RankTurn, Result, Store};
 
 impl Store {
-    /// Has the worker call `turn` while it has nothing else to do and may run, again and again as long as something is due.
-    /// The first `turn` stays; later ones are ignored.
+    /// Makes the worker call `turn` while it has no other work and may run, repeatedly while anything is due. The first
+    /// `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {
         self.core.worker.rank_by(turn);
     }
@@ -18,8 +18,8 @@ impl Store {
         self.core.tuning.with(|settings| settings.rank_rule)
     }
 
-    /// As [`Store::publish`], for a few records of background work: not counted as a request of a program, and it does not
-    /// wait for room.
+    /// Like [`Store::publish`], for a few records of background work: it does not count as a request of a program, and
+    /// does not wait for room.
     ///
     /// # Errors
     ///
@@ -30,8 +30,8 @@ impl Store {
 }
 
 impl Core {
-    /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost full:
-    /// the ranker writes records for each file of the volume, and one for which there is no room ends the mount.
+    /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
+    /// full: the ranker writes records for each file of the volume, and a record without room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {
         let may_work = !self.signals.is_stopped() && !self.space.is_host_short();
         let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! Remap: places in files get an equal block instead of their copy, and the copy is released.
+//! Remap: gives places in files an equal block instead of their copy, and releases the copy.
 //!
-//! Under the file's lock, and only where the map still names the copy and the table still says that the target
-//! holds its content: a block that changed meanwhile is left alone. Copy and target are pinned by the caller.
+//! It works under the file's lock, and only while the map still names the copy and the table still says that the target
+//! holds its content. A block that changed meanwhile stays as it is. The caller has copy and target pinned.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,17 +15,17 @@ use crate::worker::visit::Remap;
 use crate::write::publish::MapEdit;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
-/// Places published together, at most: bounds how long the file's writers wait.
+/// Most places published together: bounds how long the file's writers wait.
 const PORTION: usize = 256;
 
 impl Core {
-    /// Publishes remaps, those of one map that follow each other together.
+    /// Publishes remaps. Adjacent ones of the same map are published together.
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
             for portion in of_map.chunks(PORTION) {
                 self.wait_for_background_room();
                 match self.remap_what_is_whole(of_map[0].visit.map, portion) {
-                    // The file was deleted: its blocks are being freed as it is.
+                    // The file was deleted, so its blocks are being freed.
                     Err(Error::MapDetached) => break,
                     remapped => self.stats.counters.blocks_remapped.fetch_add(remapped?, Relaxed),
                 };
@@ -34,8 +34,8 @@ impl Core {
         Ok(())
     }
 
-    /// Remaps of one map, one by one where damage keeps them from being published together. One that fails by itself
-    /// would do so again and again: its place stays as it is.
+    /// Publishes remaps of one map one by one, because damage prevents their joint publication. A remap that fails by
+    /// itself would fail again each time, so its place stays as it is.
     fn remap_what_is_whole(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
         match self.remap_portion(map, portion) {
             Err(Error::Corrupt { .. } | Error::Io { .. }) if portion.len() > 1 => {
@@ -49,7 +49,7 @@ impl Core {
         }
     }
 
-    /// Publishes remaps of one map together. Gives how many were still possible.
+    /// Publishes remaps of one map together. Returns how many were still possible.
     pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
         assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();
@@ -73,7 +73,7 @@ impl Core {
         Ok(0)
     }
 
-    /// Their targets were freed meanwhile: other blocks may hold the same.
+    /// Requeues places whose targets were freed meanwhile: other blocks may have the same content.
     fn requeue_refused(&self, refused: &[Remap]) {
         self.stats.counters.hints_refused.fetch_add(refused.len() as u64, Relaxed);
         if let Some(Remap { visit, .. }) = refused.first() {
@@ -81,7 +81,7 @@ impl Core {
         }
     }
 
-    /// A plan for the places that the map still has as they were seen, and the targets that it takes.
+    /// A plan for the places that are unchanged in the map, and the targets that it takes.
     fn plan_remaps(&self, map: MapId, wanted: &[Remap]) -> Result<(Plan, Vec<(Tag, Pbn)>)> {
         let mut edit = MapEdit::new(self, map);
         let mut unchanged = Vec::with_capacity(wanted.len());
@@ -105,7 +105,7 @@ impl Core {
         Ok((plan, takes))
     }
 
-    /// Shared blocks are worth having in memory: their hints come back from the disk level.
+    /// Brings hints of shared blocks back from the disk level, because they are worth having in memory.
     fn promote(&self, shared: &[(Tag, Pbn)]) {
         let (promoted, many_waiting) = self.hints.promote(shared, &self.stats.counters);
         self.stats.counters.hints_promoted.fetch_add(promoted, Relaxed);
@@ -113,12 +113,12 @@ impl Core {
     }
 }
 
-/// The shard of a map that has an lbn, and the lbn's place in it.
+/// The shard of a map that contains an lbn, and the lbn's position in it.
 pub fn place_of(map: MapId, lbn: Lbn) -> (ShardKey, u16) {
     (ShardKey { map, shard: lbn.0 / SHARD_BLOCKS }, (lbn.0 % SHARD_BLOCKS) as u16)
 }
 
-/// Whether two remaps are one extent: neighbours in a shard that go to neighbours.
+/// Whether two remaps form one extent: neighbours in a shard with neighbouring targets.
 fn continues(a: &Remap, b: &Remap) -> bool {
     a.visit.lbn.plus(1) == b.visit.lbn
         && a.target.0.plus(1) == b.target.0

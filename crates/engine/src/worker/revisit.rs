@@ -1,8 +1,8 @@
 //! Out-of-line deduplication: skipped blocks are looked up in both levels of the hint store, and duplicates are
 //! remapped (SmartDedup, section 3.3). One function, `revisit`, holds the order; `remap` publishes.
 //!
-//! Nothing here is durable by itself: a remap is a publication like any other, durable with its group. A crash
-//! before that leaves the copy in its place, and the work to the full pass that follows a crash.
+//! Nothing here is durable by itself: a remap is a publication like any other, durable with its group. A crash before
+//! that leaves the copy in its place, and the work to the full pass that follows a crash.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,32 +17,32 @@ use crate::worker::merge_target::{Merged, Room, VisitedRange, merge_targets};
 use crate::worker::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
 
-/// Blocks looked at in one go, at most: bounds the worker's memory at some 2 MB.
+/// Most blocks visited at a time: bounds the worker's memory at about 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
-/// Blocks compared with one read of each side, at most.
+/// Most blocks compared with one read of each side.
 const COMPARED_BLOCKS_MAX: usize = 128;
 
-/// How far a batch came.
+/// How far a batch got.
 enum Visited {
     /// To its end.
     All,
-    /// Interrupted by a program's request when so many places had been looked up.
+    /// Interrupted by a program's request after this many places were looked up.
     UpTo(u64),
 }
 
 impl Core {
-    /// Looks at some skipped blocks. Gives how many; None: nothing is left. Work that gives way to programs
-    /// ends before a step of `blocks_max` blocks when a request comes; its places are looked at later.
+    /// Visits some skipped blocks. Returns how many. None: nothing is left. Work that yields to programs ends before a
+    /// step of `blocks_max` blocks when a request comes. The remaining places are visited later.
     pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {
         self.health.usable()?;
         let began = std::time::Instant::now();
-        // From here on no block that is seen is reused, so that it holds what the table says of it.
+        // From here on no visited block is reused, so each holds the content that the table names.
         let _pin = self.space.pin();
         if self.sweep_for_full_pass() {
             return Ok(Some(0));
         }
         let mut places = self.next_batch(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
-        // What was skipped block by block and with its file comes twice, and is to be moved once.
+        // A block that was skipped by itself and with its file comes twice, but must move only once.
         let mut known = HashSet::with_capacity(places.len());
         places.retain(|(map, lbn, _)| known.insert((*map, *lbn)));
         if places.is_empty() {
@@ -66,7 +66,7 @@ impl Core {
         }
     }
 
-    /// In steps of so many places as are looked at in a short time.
+    /// Visits places in short steps.
     fn revisit_places(&self, places: &[Place], step: usize) -> Result<Visited> {
         let (mut visits, mut holders) = (Vec::with_capacity(places.len()), Holders::new());
         for part in places.chunks(step) {
@@ -98,8 +98,8 @@ impl Core {
         Ok(if all { Visited::All } else { Visited::UpTo(visits.len() as u64) })
     }
 
-    /// Confirms what was chosen, and says whether all of it was compared. When a request comes, gives the runs that are
-    /// confirmed as a whole: of one that is worth sharing, a part may not be.
+    /// Confirms the chosen remaps, and tells whether all of them were compared. When a request comes, returns the runs
+    /// that are confirmed as a whole, because a part of a run may not be worth sharing.
     fn confirm_in_steps(&self, chosen: &[Remap], step: usize) -> (Vec<Remap>, bool) {
         let gives_way = self.foreground.is_watched();
         let is_one_run = |a: &Remap, b: &Remap| {
@@ -120,11 +120,11 @@ impl Core {
         (confirmed, true)
     }
 
-    /// The visited blocks as they follow each other in files, with what matters of the blocks around them: a run that
-    /// the file shares already continues there.
+    /// The visited blocks as they are adjacent in files, with the surrounding blocks as far as they matter: a run that
+    /// the file already shares continues there.
     fn visited_ranges<'a>(&self, visits: &'a [Visit]) -> Vec<VisitedRange<'a>> {
         let follows = |a: &Visit, b: &Visit| a.map == b.map && a.lbn.plus(1) == b.lbn;
-        // The pieces that a file has left are taken once, for all its ranges.
+        // A file's remaining pieces are taken once, for all its ranges.
         let mut taken: HashMap<MapId, u64> = HashMap::new();
         let mut range = |visits: &'a [Visit]| {
             let map = visits[0].map;
@@ -140,7 +140,7 @@ impl Core {
             };
             let (before, after) = (Vec::new(), Vec::new());
             let mut range = VisitedRange { visits, run_blocks_min, budget, end_blocks_min: None, before, after };
-            // A file that cannot be read around its blocks, or that was deleted, has nothing there.
+            // If the surrounding blocks cannot be read, or the file was deleted, none are added.
             if (run_blocks_min > 1 || budget.is_some())
                 && let Err(error) = self.add_surrounding_blocks(&mut range)
             {
@@ -151,7 +151,7 @@ impl Core {
         visits.chunk_by(follows).map(&mut range).collect()
     }
 
-    /// Takes all pieces that a file may still add. One whose account cannot be read may add none.
+    /// Takes all pieces that a file may still add. A file whose account cannot be read may add none.
     fn take_pieces(&self, map: MapId, slowdown: Slowdown) -> u64 {
         let cost = self.policy.piece_cost();
         match self.account(map) {
@@ -163,7 +163,7 @@ impl Core {
         }
     }
 
-    /// Gives back the pieces that were taken and are not added.
+    /// Gives back the pieces that were taken but not added.
     fn settle_pieces(&self, ranges: &[VisitedRange], added: &HashMap<MapId, u64>) {
         for of_map in ranges.chunk_by(|a, b| a.visits[0].map == b.visits[0].map) {
             let Some(room) = of_map[0].budget else { continue };
@@ -191,8 +191,8 @@ impl Core {
         Ok(())
     }
 
-    /// The blocks with their entries in the table. One that was freed meanwhile, or that is bad, is left out, and so is
-    /// one whose entry cannot be read: it would come again for ever.
+    /// The blocks with their entries in the table. Blocks that were freed meanwhile or that are bad are left out. So
+    /// are those with an unreadable entry, which would come again forever.
     fn with_entries(&self, places: &[Place]) -> Vec<Visit> {
         let entries = self.known_entries(&ascending(places.iter().map(|(_, _, pbn)| *pbn)));
         let visit = |&(map, lbn, pbn): &Place| {
@@ -202,14 +202,14 @@ impl Core {
         places.iter().filter_map(visit).collect()
     }
 
-    /// Live blocks with the same tag as each visited one, itself included, by tag. Memory before disk: a hint that moves
-    /// meanwhile goes that way.
+    /// Live blocks with the same tag as each visited one, itself included, by tag. It searches memory before disk,
+    /// because a hint that moves meanwhile goes that way.
     fn look_up_in_both(&self, visits: &[Visit]) -> Holders {
         let mut tags: Vec<Tag> = visits.iter().map(|visit| visit.entry.tag).collect();
         tags.sort_unstable();
         tags.dedup();
         let mut hints = self.hints.peek(&tags);
-        // Both, whatever memory knows: the holder that all are to meet in may be on disk.
+        // Both levels in any case: the holder that all others merge into may be on disk.
         self.merge_waiting_hints();
         let on_disk = self.hints.look_up_on_disk(&tags, &self.stats.counters);
         self.stats.counters.disk_level_hits.fetch_add(on_disk.len() as u64, Relaxed);
@@ -219,7 +219,8 @@ impl Core {
         holders
     }
 
-    /// A visited block of the sample that neither level names gets its hint back, unless enough others hold its content.
+    /// Restores the hint of a visited block of the sample that neither level names, unless enough other holders have
+    /// hints.
     fn restore_lost_hints(&self, visits: &[Visit], holders: &mut Holders) {
         let mut lost = Vec::new();
         for Visit { pbn, entry, .. } in visits.iter().filter(|visit| self.hints.is_sampled(visit.entry.tag)) {
@@ -232,7 +233,7 @@ impl Core {
         self.update_hints(&[], &lost);
     }
 
-    /// Keeps the hints that the table confirms; the others are stale.
+    /// Keeps the hints that the table confirms. The others are stale.
     fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Holders {
         let entries = self.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
         let mut holders = Holders::new();
@@ -240,7 +241,7 @@ impl Core {
         for (tag, pbn) in hints {
             match entries.get(&pbn).filter(|entry| entry.serves(tag)) {
                 Some(entry) => holders.entry(tag).or_default().push((pbn, *entry)),
-                // A hint keeps part of a tag: this one may be right about another content that begins alike.
+                // A hint keeps part of a tag. This one may be right about another content whose tag begins alike.
                 None if entries.get(&pbn).is_some_and(|entry| is_about(entry, tag, pbn)) => {}
                 None => stale.push((tag, pbn)),
             }
@@ -254,7 +255,7 @@ impl Core {
         holders
     }
 
-    /// Keeps the pairs that hold the same content: by fingerprint, or, where one is missing, by comparing the bytes.
+    /// Keeps the pairs with the same content. Fingerprints decide; if one is missing, the bytes are compared.
     pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
         let mut confirmed = Vec::with_capacity(chosen.len());
         let decides = |remap: &Remap| remap.is_known() && !self.is_read_before_share(&remap.target.1);
@@ -273,7 +274,7 @@ impl Core {
         confirmed
     }
 
-    /// Blocks that cannot be read stay where they are; the others around them are remapped.
+    /// Compares a run. Unreadable blocks stay where they are, and the others around them are remapped.
     fn compare_or_leave(&self, run: &[Remap], confirmed: &mut Vec<Remap>) {
         match self.compare(run, confirmed) {
             Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| self.compare_or_leave(one, confirmed)),
@@ -282,8 +283,8 @@ impl Core {
         }
     }
 
-    /// Reads neighbours and the neighbours that can replace them, and keeps those that are equal. A block that does
-    /// not have its tag equals nothing. A target without a fingerprint gets it, so that it is compared once.
+    /// Reads adjacent blocks and their adjacent targets, and keeps the pairs that are equal. A block without the
+    /// content of its tag equals nothing. A target without a fingerprint gets one, so that it is compared only once.
     fn compare(&self, run: &[Remap], confirmed: &mut Vec<Remap>) -> Result<()> {
         assert!(run.len() <= COMPARED_BLOCKS_MAX, "{} blocks compared, at most {COMPARED_BLOCKS_MAX}", run.len());
         let bytes = run.len() * BLOCK_BYTES;
@@ -312,7 +313,7 @@ impl Core {
     }
 }
 
-/// Whether a live block's own hint is the one found for a tag.
+/// Whether a hint found for a tag is the live block's own hint.
 fn is_about(entry: &Entry, tag: Tag, pbn: Pbn) -> bool {
     entry.serves(entry.tag) && Hint::new(entry.tag, pbn) == Hint::new(tag, pbn)
 }

@@ -11,33 +11,33 @@ use crate::stats::counters::Histogram;
 pub enum DedupCommand {
     /// Work at once until nothing is left, regardless of idleness and rate.
     Now {
-        /// Look at every block, not only at what was skipped.
+        /// Visit every block, not only the skipped ones.
         full: bool,
     },
     /// Do nothing until `Resume`.
     Pause,
-    /// Go on.
+    /// Continue.
     Resume,
 }
 
 /// The worker's state and results.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DedupStatus {
-    /// What it does, or why it does nothing.
+    /// What it does, or why it is idle.
     pub doing: String,
     /// Whether it is paused.
     pub paused: bool,
-    /// Whether `Now` is under way; false again when nothing is left to do.
+    /// Whether `Now` is running. False again when no work is left.
     pub now: bool,
-    /// Skipped blocks known one by one.
+    /// Skipped blocks that are listed one by one.
     pub skipped_blocks: u64,
-    /// Files to be looked at as a whole.
+    /// Files to be visited as a whole.
     pub skipped_files: u64,
     /// Whether a pass over all blocks is due or under way.
     pub full_pass: bool,
-    /// Blocks of that pass seen.
+    /// Blocks of that pass that were visited.
     pub pass_blocks_done: u64,
-    /// Blocks that it will see, about.
+    /// Approximate number of blocks in the pass.
     pub pass_blocks: u64,
     /// Seconds until the pass ends, at its rate so far.
     pub eta_seconds: Option<u64>,
@@ -45,23 +45,24 @@ pub struct DedupStatus {
     pub rebuild_pages_done: u64,
     /// Pages to read; 0: the hint store is filled.
     pub rebuild_pages: u64,
-    /// Blocks looked at since the mount.
+    /// Blocks visited since the mount.
     pub blocks_revisited: u64,
     /// Blocks that became references to an equal one.
     pub blocks_remapped: u64,
     /// Share of written requests that are looked up.
     pub inline_percent: f64,
-    /// The bound of that share that load and supply set.
+    /// The upper bound of that share, set by load and supply.
     pub inline_percent_max: f64,
     /// Where the machine's power comes from.
     pub power: String,
     /// The hours in which it may run.
     pub schedule: String,
-    /// Seconds until they begin. None: it may run now.
+    /// Seconds until the next such hour. None: it may run now.
     pub opens_in_seconds: Option<u64>,
-    /// Blocks of which the block table says nothing, because it is damaged there: they are left alone.
+    /// Blocks with damaged entries in the block table. The worker leaves them alone.
     pub unknown: UnknownBlocks,
-    /// What else keeps the worker and the scrub from parts of the volume, in words: the first reasons since the mount.
+    /// Other reasons that keep the worker and the scrub from parts of the volume, as text: the first ones since the
+    /// mount.
     pub passed_over: Vec<String>,
     /// Times from a request of a program until background work yielded.
     pub yield_time: Histogram,

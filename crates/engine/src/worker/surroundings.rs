@@ -1,4 +1,4 @@
-//! The machine around the worker: how busy it is, what powers it, and the pace that follows from the settings.
+//! The machine around the worker: its load, its power source, and the pace that follows from the settings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::worker::load::{self, CpuLoad, CpuShares, DeviceLoad};
 /// How often the machine's load and supply are read.
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 
-/// The machine as last observed, and what follows from it.
+/// The machine as last observed, and the bounds derived from it.
 pub struct Surroundings {
     cpu: CpuLoad,
     power_supply: PathBuf,
@@ -21,7 +21,7 @@ pub struct Surroundings {
     /// Share of the CPUs' time, 0 to 1.
     cpu_busy: f64,
     cpus: u32,
-    /// CPUs kept busy by work that is not nice, this thread's own aside.
+    /// CPUs kept busy by work that is not niced, excluding this thread.
     cpus_of_others: f64,
     /// CPU time of this thread.
     cpu_time: Duration,
@@ -31,7 +31,7 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Nothing known yet of the machine whose `proc` and `sys` are below `root`.
+    /// No observations yet. The machine's `proc` and `sys` are below `root`.
     pub fn new(root: &Path, device: Option<DeviceLoad>) -> Self {
         Self {
             cpu: CpuLoad::new(root),
@@ -48,7 +48,7 @@ impl Surroundings {
         }
     }
 
-    /// Reads load and supply, at most once a second. Gives the bound of in-line work that follows.
+    /// Reads load and supply, at most once a second. Returns the resulting bound of in-line work.
     pub fn observe(&mut self, now: Duration, settings: &Settings) -> Option<f64> {
         if self.observed_at.is_some_and(|last| now.saturating_sub(last) < OBSERVE_EVERY) {
             return None;
@@ -69,7 +69,7 @@ impl Surroundings {
         Some(limit)
     }
 
-    /// What work in the background depends on, as far as it is the machine.
+    /// The machine's part of the conditions of background work.
     pub fn conditions(&self, energy_rule: EnergyRule) -> Conditions {
         debug_assert!(self.cpus > 0, "{} CPUs", self.cpus);
         Conditions {
@@ -100,12 +100,12 @@ impl Surroundings {
     }
 }
 
-/// The bound of background work on battery that settings ask for.
+/// The bound of background work on battery, from the settings.
 pub fn energy_rule(settings: &Settings) -> EnergyRule {
     EnergyRule { battery_percent_min: settings.battery_percent_min as u8 }
 }
 
-/// The pace that settings ask for.
+/// The worker's pace, from the settings.
 pub fn pace_rule(settings: &Settings) -> PaceRule {
     PaceRule {
         blocks_per_minute: settings.worker_blocks_per_minute,

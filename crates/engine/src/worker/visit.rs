@@ -1,30 +1,30 @@
-//! The values that pass between the worker's steps: a place, the visit to it, and the remap that follows.
+//! The values that pass between the worker's steps: a place, the visit to it, and the resulting remap.
 
 use hashbrown::HashMap;
 
 use crate::format::page::Entry;
 use crate::{Lbn, MapId, Pbn, Tag};
 
-/// A place in a file, and the block that its map has there.
+/// A place in a file, and its block in the map.
 pub type Place = (MapId, Lbn, Pbn);
 
-/// Live blocks by the tag of their content, itself included, ascending.
+/// Live blocks by the tag of their content, the visited block included, ascending.
 pub type Holders = HashMap<Tag, Vec<(Pbn, Entry)>>;
 
-/// A place in a file whose block is looked at.
+/// A place in a file whose block is visited.
 #[derive(Clone, Copy, Debug)]
 pub struct Visit {
     /// The file's map.
     pub map: MapId,
     /// The place.
     pub lbn: Lbn,
-    /// What the map has there.
+    /// Its block in the map.
     pub pbn: Pbn,
-    /// The table's entry of it.
+    /// The table's entry of that block.
     pub entry: Entry,
 }
 
-/// A place whose block can be dropped for an equal one.
+/// A place whose block can be replaced by an equal one.
 #[derive(Clone, Copy, Debug)]
 pub struct Remap {
     /// The place and its block.
@@ -34,18 +34,18 @@ pub struct Remap {
 }
 
 impl Remap {
-    /// Whether fingerprints decide.
+    /// Whether both fingerprints are known, so that they decide.
     pub fn is_known(&self) -> bool {
         self.visit.entry.fingerprint.is_some() && self.target.1.fingerprint.is_some()
     }
 
-    /// Whether fingerprints decide, and are equal.
+    /// Whether both fingerprints are known and equal.
     pub fn has_equal_fingerprints(&self) -> bool {
         self.is_known() && self.visit.entry.fingerprint == self.target.1.fingerprint
     }
 }
 
-/// Adds a live block to those with its content, in order and once. True: it was not there.
+/// Adds a live block to those with its content, in order and once. True: it is new.
 pub fn add_holder(holders: &mut Holders, tag: Tag, pbn: Pbn, entry: Entry) -> bool {
     assert!(entry.serves(tag), "block {pbn} with {entry:?} does not hold {tag:?}");
     let named = holders.entry(tag).or_default();
@@ -58,7 +58,7 @@ pub fn add_holder(holders: &mut Holders, tag: Tag, pbn: Pbn, entry: Entry) -> bo
     }
 }
 
-/// Each once, in order.
+/// Each pbn once, in order.
 pub fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
     let mut pbns: Vec<Pbn> = pbns.collect();
     pbns.sort_unstable();

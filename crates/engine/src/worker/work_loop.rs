@@ -15,19 +15,19 @@ use crate::worker::status::{DedupCommand, DedupStatus};
 use crate::worker::surroundings::energy_rule;
 use crate::{Blocks, Error, Result};
 
-/// With more than one block in so many hints freed since the last round, the disk level is swept at once.
+/// If more than one block in this many hints was freed since the last round, the disk level is swept at once.
 const STALE_SHARE_MAX: u64 = 8;
-/// The device is not probed while the CPUs are busier.
+/// The device is not probed while the CPUs are busier than this.
 const PROBE_CPU_BUSY_MAX: f64 = 0.5;
-/// Pages swept in one turn then.
+/// Pages swept per turn in that case.
 const SWEEP_PAGES: usize = 16;
 /// The longest sleep between turns.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
-/// After a failure the worker tries again so much later.
+/// After a failure the worker tries again after this time.
 const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
 impl Core {
-    /// One turn of the worker. Gives how long it may sleep before the next.
+    /// One turn of the worker. Returns how long it may sleep before the next.
     pub fn work(&self) -> Duration {
         self.merge_waiting_hints();
         self.observe_machine();
@@ -54,7 +54,7 @@ impl Core {
         until_dedup.min(until_scrub)
     }
 
-    /// Tells both paces of the requests since the last time, beside work or not.
+    /// Reports requests since the last call to both paces, during work or not.
     fn update_paces(&self, beside_work: bool) {
         let (requests, time) = self.foreground.take();
         self.worker.note_requests(requests, time, beside_work);
@@ -70,7 +70,7 @@ impl Core {
     }
 
     fn look_at_some(&self, blocks_max: u64) -> Duration {
-        // A busy machine would measure itself.
+        // A busy machine would measure its own load.
         if self.conditions().cpu_busy < PROBE_CPU_BUSY_MAX && self.probe_if_due() {
             return Duration::ZERO;
         }
@@ -106,7 +106,7 @@ impl Core {
         }
     }
 
-    /// Nothing is left to look at.
+    /// The worker has no work left.
     fn rest(&self) -> Duration {
         self.hints.retry_disk_level();
         if self.hints.coverage().is_scan_wanted() || self.sweep_if_due() {
@@ -117,8 +117,8 @@ impl Core {
         SLEEP_MAX
     }
 
-    /// Sweeps the disk level while blocks were freed since the last round: slowly, one page a turn, unless many
-    /// were. True: many were, and the round goes on at once.
+    /// Sweeps the disk level if blocks were freed since the last round: slowly, one page a turn, unless many were.
+    /// True: many were, and the round continues at once.
     fn sweep_if_due(&self) -> bool {
         let freed = self.stats.counters.blocks_freed.load(Relaxed);
         let since = self.worker.freed_since_sweep(freed);
@@ -134,7 +134,7 @@ impl Core {
         are_many && goes_on
     }
 
-    /// How long it is until the worker's hours begin. None: they are on.
+    /// Time until the worker's hours begin. None: it may run now.
     fn opens_in(&self) -> Option<Duration> {
         self.tuning.with(|settings| settings.schedule.opens_in(local_time::week_minute()))
     }
@@ -145,7 +145,7 @@ impl Core {
         self.worker.conditions(self.foreground.now(), self.foreground.last(), energy_rule)
     }
 
-    /// Reads load and supply, at most once a second, and sets the bound of in-line work by them.
+    /// Reads load and supply, at most once a second, and sets the bound of in-line work accordingly.
     fn observe_machine(&self) {
         let settings = self.tuning.settings();
         if let Some(limit) = self.worker.observe_machine(self.foreground.now(), &settings) {
@@ -168,7 +168,7 @@ impl Core {
         self.apply_settings(settings)
     }
 
-    /// The data area has so many blocks now.
+    /// Adapts to the new size of the data area.
     pub fn follow_data(&self, data: Blocks) -> Result<()> {
         let _one = self.tuning.begin_change();
         let mut settings = self.tuning.settings();
@@ -185,7 +185,7 @@ impl Core {
         self.wake_to_merge(self.hints.set_memory_bytes_max(settings.hint_bytes, &self.stats.counters));
         self.tuning.follow(&settings);
         if self.backlog.set_bytes_max(settings.skipped_bytes) {
-            // Until now nothing was noted.
+            // No block was noted until now.
             self.begin_full_pass();
         }
         let allows_more = settings.skipped_bytes > 0 && self.tuning.with(|now| self.allows_more(now, &settings));

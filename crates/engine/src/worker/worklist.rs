@@ -1,5 +1,5 @@
-//! The worker's next batch: blocks that were skipped one by one, then files as a whole, then, in a full pass, all maps
-//! in the order of their ids.
+//! The worker's next batch: blocks that were skipped one by one, then whole files, then, in a full pass, all maps in
+//! the order of their ids.
 
 use oncefs_dedup::{Ranks, ShareLimit, Work};
 
@@ -11,26 +11,26 @@ use crate::worker::pass::Pass;
 use crate::worker::visit::Place;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
-/// Shards fetched in one go, at most.
+/// Most shards read at a time.
 const PORTION_SHARDS_MAX: u64 = 16;
 
-/// Files and parts of maps that one batch skips, at most: where all files are left alone, a program that wants the
-/// device waits no longer than for these.
+/// Most files and parts of maps that one batch skips. If all files are excluded, a program that wants the device waits
+/// no longer than for these.
 const FRUITLESS_MAX: usize = 512;
 
-/// Pages of the disk level swept in one go.
+/// Pages of the disk level swept at a time.
 const SWEEP_PAGES: usize = 16;
 
-/// A full pass is worth it for more than one block in so many.
+/// A full pass is worth it for more than one block in this many.
 const LEFT_SHARE: u64 = 1_000;
 
 impl Core {
-    /// Whether there is anything to look at.
+    /// Whether any work is left.
     pub fn is_revisit_left(&self) -> bool {
         self.worker.with_pass(|pass| pass.is_under_way()) || !self.backlog.is_empty()
     }
 
-    /// Begins a full pass if that promises to merge something that could not be merged before. True: it does.
+    /// Begins a full pass if it promises to merge blocks that could not be merged before. True: it does.
     pub fn begin_pass_for_left(&self) -> bool {
         let worth_it = self.state.lock().totals.mapped.0 / LEFT_SHARE;
         let is_worth_it = self.worker.with_pass(|pass| pass.left()) > worth_it;
@@ -40,7 +40,7 @@ impl Core {
         is_worth_it
     }
 
-    /// Begins a pass over all maps, to follow the backlog.
+    /// Requests a pass over all maps, after the backlog.
     pub fn begin_full_pass(&self) {
         self.worker.with_pass(|pass| self.restart_full_pass(pass));
     }
@@ -66,8 +66,8 @@ impl Core {
         })
     }
 
-    /// Some `blocks_max` blocks to look at, in file order. What cannot be read is skipped, and so are files that are not
-    /// deduplicated out of line: there may be none although something is left.
+    /// Up to about `blocks_max` blocks to visit, in file order. Skips unreadable parts and files that are not
+    /// deduplicated out of line. So the batch may be empty although work is left.
     pub fn next_batch(&self, blocks_max: u64) -> Vec<Place> {
         assert!(blocks_max > 0, "a batch of {blocks_max} blocks");
         let mount = self.tuning.with(|settings| settings.mount_policy());
@@ -87,7 +87,7 @@ impl Core {
         places
     }
 
-    /// Adds the next part of the work to a batch: of the map under way, of the backlog, or of the pass over all maps.
+    /// Adds the next part of the work to a batch: of the current map, of the backlog, or of the pass over all maps.
     /// False: the batch ends here.
     fn extend_batch_by_one(&self, pass: &mut Pass, blocks_max: u64, range_min: u64, places: &mut Vec<Place>) -> bool {
         let shards_max = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
@@ -117,13 +117,13 @@ impl Core {
         true
     }
 
-    /// What a map has in a range, up to the first place that has nothing.
+    /// The map's blocks in a range, up to the first place without one.
     pub fn stored_from(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Pbn>> {
         let stored = self.stored_at(map, first, blocks)?;
         Ok(stored.into_iter().map_while(|pbn| pbn).collect())
     }
 
-    /// What a map has in a range, from the last place on that has nothing before it.
+    /// The map's blocks in a range, after the last place without one.
     pub fn stored_until(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Pbn>> {
         let stored = self.stored_at(map, first, blocks)?;
         let mut pbns: Vec<Pbn> = stored.into_iter().rev().map_while(|pbn| pbn).collect();
@@ -145,7 +145,7 @@ impl Core {
         Ok(stored)
     }
 
-    /// Whether a map has nothing but these blocks, and files that are one run are shared as a whole.
+    /// Whether a map has only these blocks, and files that are one run are shared as a whole.
     pub fn is_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
         let block = BLOCK_BYTES as u64;
         Ok(self.effective_policy(map).shares_ends
@@ -166,7 +166,7 @@ impl Core {
         Ok(())
     }
 
-    /// Some shards of a map; gives the next one.
+    /// Adds some shards of a map. Returns the next one.
     fn add_shards_of(
         &self,
         map: MapId,
@@ -192,7 +192,7 @@ impl Core {
         self.effective_policy(map).is_later
     }
 
-    /// Some shards of all maps that are wanted; gives the next one.
+    /// Adds some shards of all wanted maps. Returns the next one.
     pub fn add_shards_from(
         &self,
         from: ShardKey,
@@ -225,7 +225,7 @@ impl Core {
     }
 }
 
-/// No work where a part of a map cannot be read: the worker must not be stuck there.
+/// Skips the work if a part of a map cannot be read, so that the worker does not get stuck there.
 fn skip_over<T: Default>(error: &Error) -> T {
     log::warn!("cannot read part of a file, not deduplicating it: {error}");
     T::default()

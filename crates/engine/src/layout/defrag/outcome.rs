@@ -1,29 +1,29 @@
-//! What a defrag is asked for, and what became of the file.
+//! The request of a defrag, and its result for the file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Blocks, Lbn};
 
-/// What is to be laid out again, and at what price.
+/// The part of a file to defragment, and the allowed cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefragOptions {
-    /// Where in the file to begin: at its start, or where the last call left off.
+    /// Where to begin in the file: at its start, or where the last call stopped.
     pub from: Lbn,
-    /// Runs of at least so many blocks stay where they are, shared or not; more than 1024 count as that. None: the
+    /// Runs of at least this many blocks stay where they are, shared or not. Values above 1024 count as 1024. None: the
     /// shortest run that is shared as the file is written.
     pub run_blocks_min: Option<u32>,
-    /// Blocks that may be newly taken because others keep the shared ones.
+    /// New blocks that may be taken because other references keep the shared ones.
     pub space: Blocks,
-    /// About how much of the file is planned, and done, with one call. None: 1 GiB.
+    /// About how much of the file one call plans and moves. None: 1 GiB.
     pub window: Option<Blocks>,
-    /// Changes nothing and says what would be.
+    /// Changes nothing and returns the result that a real run would have.
     pub dry_run: bool,
-    /// The worker lays it out: it ends at a portion's end when a program calls for the machine, and `next` says where to
-    /// go on.
+    /// The worker defragments the file: it stops after a portion when a program makes requests, and `next` says where
+    /// to continue.
     pub gives_way: bool,
 }
 
-/// Extents that could be fewer and are not, by why.
+/// Extents that could be fewer but are not, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExtentsLeft {
     /// They are shared, and more space would have to be allowed.
@@ -37,7 +37,7 @@ pub struct ExtentsLeft {
 }
 
 impl ExtentsLeft {
-    /// Adds what another part of the file has left.
+    /// Adds the extents left in another part of the file.
     pub fn add(&mut self, other: &Self) {
         self.space_limit += other.space_limit;
         self.no_free_run += other.no_free_run;
@@ -46,26 +46,26 @@ impl ExtentsLeft {
     }
 }
 
-/// What became of a file, or of a part of it. An extent is a stretch of the file that lies in one piece in the data
-/// area; holes do not end it.
+/// The result for a file, or for a part of it. An extent is a range of the file that lies in one piece in the data
+/// area. Holes do not end it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DefragOutcome {
     /// Extents before.
     pub extents_before: u64,
     /// Extents afterwards, as found; with `dry_run`, as planned.
     pub extents_after: u64,
-    /// Blocks written anew.
+    /// Blocks that were rewritten.
     pub blocks_moved: u64,
-    /// Of them, those that others keep: what it cost.
+    /// Blocks among these that other references keep: the cost.
     pub blocks_unshared: u64,
-    /// What was not done.
+    /// Extents that were left, by reason.
     pub left: ExtentsLeft,
-    /// The lbn where to go on; None: the file ends.
+    /// The lbn at which to continue. None: the file ends.
     pub next: Option<u64>,
 }
 
 impl DefragOutcome {
-    /// Takes in what became of the next part of the same file, or of another file.
+    /// Adds the result for the next part of the same file, or for another file.
     pub fn add(&mut self, other: &Self) {
         self.extents_before += other.extents_before;
         self.extents_after += other.extents_after;

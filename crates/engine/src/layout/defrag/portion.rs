@@ -1,6 +1,6 @@
-//! A portion of a defrag: its blocks are read and compared with what the table says of them, written to a free run,
-//! and published under the file's lock: the places get the new blocks, the old ones are released. Only what the map
-//! still has as it was seen moves.
+//! A portion of a defrag: its blocks are read, compared with their table entries and written to a free run. Then they
+//! are published under the file's lock: the places get the new blocks, and the old ones are released. A block moves
+//! only if its place in the map is unchanged.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use crate::worker::remap::place_of;
 use crate::write::publish::MapEdit;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
-/// Requests made at once, at most: programs that call meanwhile wait behind them.
+/// Most requests made at once: programs' requests wait until these are done.
 const SPANS_AT_ONCE: usize = 16;
-/// Where no free run is long enough, what should have it is halved, at most so often.
+/// A group without a long enough free run is halved, at most this often.
 const HALVINGS_MAX: u32 = 3;
-/// One part in so many of the data area stays free for others.
+/// One part in this many of the data area stays free for other work.
 const ROOM_SHARE: u64 = 64;
-/// While programs ask for anything, each portion is followed by a rest as long as it took, at most this.
+/// While programs make requests, each portion is followed by a rest of the same length, but at most this.
 const REST_MAX: Duration = Duration::from_millis(250);
-/// A request that came so short a time ago counts as one that goes on.
+/// A request this recent means that programs are active.
 const BUSY_WITHIN: Duration = Duration::from_millis(50);
 
-/// A block of a file, and what the table says of it.
+/// A block of a file, and its table entry.
 #[derive(Clone, Copy)]
 struct Seen {
     lbn: Lbn,
@@ -38,16 +38,16 @@ struct Seen {
     entry: Entry,
 }
 
-/// A run that is to move: its blocks, and the number of the first one among those of the portion that are read.
+/// A run to move: its blocks, and the index of the first among the portion's blocks that are read.
 struct Moving {
     blocks: Vec<Seen>,
     at: usize,
 }
 
-/// Runs that follow each other in the file and become one: at least two.
+/// Adjacent runs of the file that become one: at least two.
 type Group = Vec<Moving>;
 
-/// Cuts a portion of so many blocks, and of at least two runs, from a stretch. No single run is left over.
+/// Cuts a portion of this many blocks, and of at least two runs, from a range of runs. No single run is left over.
 pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[FileRun]) {
     assert!(!stretch.is_empty(), "a portion of {portion_blocks} blocks of nothing");
     let mut blocks = 0;
@@ -61,8 +61,8 @@ pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[File
 }
 
 impl Core {
-    /// Defragments a portion, adds to the outcome what became of it, and learns how long it took. False: it was left
-    /// as it is, because a program called before it was read.
+    /// Defragments a portion, adds the result to the outcome, and learns how long it took. False: the portion is
+    /// unchanged, because a program made a request before it was read.
     pub fn defrag_portion(
         &self,
         map: MapId,
@@ -73,7 +73,7 @@ impl Core {
     ) -> Result<bool> {
         self.wait_for_background_room();
         let began = self.foreground.now();
-        // From here on no block that is seen is reused, so that it holds what the table says of it.
+        // From here on no visited block is reused, so each holds the content that the table names.
         let pin = self.space.pin();
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
@@ -88,7 +88,7 @@ impl Core {
         for group in sound {
             self.defrag_group(map, group, &bytes, HALVINGS_MAX, outcome)?;
         }
-        // Nothing is held on to while others work.
+        // Other work may reuse these during the rest.
         drop((pin, bytes));
         let took = self.foreground.now() - began;
         size.ran(blocks as u64, took);
@@ -96,7 +96,7 @@ impl Core {
         Ok(true)
     }
 
-    /// Each run of a portion as it is now; None: it is not what was planned with, or costs more.
+    /// Each run of a portion as it is now. None: it is not as planned, or costs more.
     fn as_planned(&self, map: MapId, portion: &[FileRun]) -> Result<Vec<Option<Moving>>> {
         let places = self.places_in(map, portion)?;
         let mut pbns: Vec<Pbn> = places.iter().map(|(_, pbn)| *pbn).collect();
@@ -120,7 +120,7 @@ impl Core {
         Ok(portion.iter().map(&mut moving).collect())
     }
 
-    /// What the map has where a portion was, in the order of lbns, up to twice as much: more is not what was planned.
+    /// The map's blocks at a portion's place, in the order of lbns, up to twice as many: more would not be as planned.
     fn places_in(&self, map: MapId, portion: &[FileRun]) -> Result<Vec<(Lbn, Pbn)>> {
         let planned = portion.iter().map(|run| run.blocks as usize).sum::<usize>();
         let mut places: Vec<(Lbn, Pbn)> = Vec::with_capacity(planned);
@@ -136,8 +136,8 @@ impl Core {
         Ok(places)
     }
 
-    /// Reads runs to their places in `bytes`. None in the place of a run: a block of it is not what the table says of it.
-    /// None: a program called.
+    /// Reads runs to their places in `bytes`. None in place of a run: a block of it contradicts the table. None as the
+    /// result: a program made a request.
     fn read_group(&self, group: Group, bytes: &mut [u8], gives_way: bool) -> Option<Vec<Option<Moving>>> {
         let (at, end) = (group[0].at, end_of(&group));
         let read = group.iter().map(|run| run.blocks.len()).sum::<usize>();
@@ -157,8 +157,9 @@ impl Core {
         Some(group.into_iter().map(|run| (run.at..).zip(&run.blocks).all(is_sound).then_some(run)).collect())
     }
 
-    /// Reads blocks of which most are read only once, so that the read cache stays as it is: those near each other in
-    /// one request. One that cannot be read is zeros, which no block is. False: a program called before the end.
+    /// Reads blocks past the read cache, because most of them are read only once. Neighbouring blocks are read in one
+    /// request. An unreadable block becomes zeros, which no stored block has. False: a program made a request before
+    /// the end.
     fn read_past_cache(&self, blocks: Vec<(Pbn, &mut [u8])>, gives_way: bool) -> bool {
         let mut parts = Vec::with_capacity(blocks.len());
         for (pbn, bytes) in blocks {
@@ -178,7 +179,7 @@ impl Core {
         true
     }
 
-    /// The blocks of requests that fail are read one by one.
+    /// Reads the blocks of failed requests one by one.
     fn read_or_clear(&self, spans: &mut [&mut [Part<'_>]]) {
         let results =
             self.read_as_they_are(spans).expect("the table has entries of these blocks, so the data area has them");
@@ -192,7 +193,7 @@ impl Core {
         }
     }
 
-    /// Writes a group to one free run and publishes it. Where there is none, its halves get one each.
+    /// Writes a group to one free run and publishes it. If no such run exists, each half gets its own.
     fn defrag_group(
         &self,
         map: MapId,
@@ -219,7 +220,7 @@ impl Core {
         self.publish_group(map, group, run, outcome).inspect_err(|_| self.give_back(&[run]))
     }
 
-    /// Publishes what of a group the map still has as it was seen. An error leaves all of the new run unpublished.
+    /// Publishes the unchanged part of a group. An error leaves all of the new run unpublished.
     fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
         let begins = group[0].at;
         let _map = self.maps.lock(map).write();
@@ -251,7 +252,7 @@ impl Core {
         self.stats.counters.blocks_defragmented.fetch_add(blocks().count() as u64, Relaxed);
     }
 
-    /// Programs come first: while they ask for anything, half of the time is theirs.
+    /// Programs come first: while they make requests, half of the time is theirs.
     fn rest_beside_requests(&self, took: Duration) {
         let is_busy = self.foreground.last().is_some_and(|last| self.foreground.now() < last + BUSY_WITHIN);
         if is_busy {
@@ -260,7 +261,7 @@ impl Core {
     }
 }
 
-/// Groups of runs that are left and follow each other, of at least two. What could not become fewer is counted.
+/// Groups of at least two remaining adjacent runs. Runs that could not become fewer are counted.
 fn together(runs: Vec<Option<Moving>>, lost: &mut u64) -> Vec<Group> {
     let possible = runs.len().saturating_sub(1);
     let mut groups: Vec<Group> = vec![Vec::new()];
@@ -283,7 +284,7 @@ fn block_at(bytes: &[u8], n: usize) -> &[u8] {
     &bytes[n * BLOCK_BYTES..(n + 1) * BLOCK_BYTES]
 }
 
-/// The runs of a group that the map has as they were seen, but for those that gain nothing any more.
+/// The unchanged runs of a group, except those without a gain any more.
 fn unchanged(edit: &mut MapEdit<'_>, map: MapId, group: Group, changed: &mut u64) -> Result<Vec<Moving>> {
     let mut seen = Vec::with_capacity(group.len());
     for moving in group {
@@ -292,7 +293,7 @@ fn unchanged(edit: &mut MapEdit<'_>, map: MapId, group: Group, changed: &mut u64
     Ok(together(seen, changed).into_iter().flatten().collect())
 }
 
-/// What moving these runs to those changes.
+/// The plan for moving these runs to those.
 fn plan_of(mut edit: MapEdit<'_>, map: MapId, moved: &[Moving], to: &[Run]) -> Result<Plan> {
     assert_eq!(moved.len(), to.len(), "each run that moves has a place");
     let mut stores = Vec::new();
@@ -318,7 +319,7 @@ fn is_unchanged(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen]) -> Result<b
     Ok(true)
 }
 
-/// Gives the places of blocks new ones that follow each other.
+/// Gives the places of blocks new adjacent ones.
 fn set_run(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen], mut pbn: Pbn) -> Result<()> {
     let is_one_extent = |a: &Seen, b: &Seen| a.lbn.plus(1) == b.lbn && !b.lbn.0.is_multiple_of(SHARD_BLOCKS);
     for part in blocks.chunk_by(is_one_extent) {
@@ -329,7 +330,7 @@ fn set_run(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen], mut pbn: Pbn) ->
     Ok(())
 }
 
-/// What is left of a run without parts of it, which come in order.
+/// The rest of a run without parts of it, which come in order.
 fn without(run: Run, taken: &[Run]) -> Vec<Run> {
     let mut left = Vec::new();
     let mut at = run.pbn;

@@ -1,26 +1,26 @@
-//! What the detector says of a file that is looked at as a whole: for each block that is not shared, whether a run
-//! with equal blocks goes through it, and how long the longest is. Pure.
+//! The detector's verdict on a file that is seen as a whole: for each block that is not shared, whether a run with
+//! equal blocks goes through it, and how long the longest is. Pure.
 
 use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, RunRule, detect};
 
 use crate::layout::explanation::Equal;
 use crate::{Lbn, Pbn};
 
-/// A block, and which blocks may hold its content.
+/// A block, and the possible holders of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Its place in the file.
     pub lbn: Lbn,
-    /// The block that the map names, if it may be shared; None: no run goes through this place.
+    /// The block that the map names, if it may be shared. None: no run goes through this place.
     pub own: Option<Pbn>,
     /// Whether it is shared already.
     pub is_shared: bool,
-    /// Blocks with its content, ascending: its own one only where it is shared.
+    /// Blocks with its content, ascending. Its own block only if it is shared.
     pub holders: Vec<Pbn>,
 }
 
-/// What is known of blocks equal to each one. Those that are shared, or that no run goes through, get `Equal::None`.
-/// `end`: the file's last block, and the shortest run that is worth sharing there, if that is another.
+/// The known equal blocks of each block. Blocks that are shared, or that no run goes through, get `Equal::None`. `end`:
+/// the file's last block, and the shortest run worth sharing there, if that differs.
 pub fn verdicts(blocks: &[Known], run_blocks_min: u32, end: Option<(Lbn, u32)>) -> Vec<Equal> {
     let are_neighbours = |a: &Known, b: &Known| a.lbn.plus(1) == b.lbn && a.own.is_some() && b.own.is_some();
     let rule_of = |stretch: &[Known]| {
@@ -48,7 +48,8 @@ fn of_stretch(stretch: &[Known], rule: RunRule) -> Vec<Equal> {
     stretch.iter().zip(decisions).zip(longest).map(verdict).collect()
 }
 
-/// For each block the longest run through it, with its block there: of equal lengths that with the lowest pbn.
+/// For each block, the longest run through it, with the run's block there. Of equal lengths, the one with the lowest
+/// pbn.
 fn longest_runs(blocks: &[Candidates<'_>]) -> Vec<Option<(Pbn, u32)>> {
     let onward = run_lengths(blocks.len(), |place| blocks.get(place), |pbn| Some(pbn.plus(1)));
     let last = blocks.len().wrapping_sub(1);
@@ -66,11 +67,11 @@ fn longest_runs(blocks: &[Candidates<'_>]) -> Vec<Option<(Pbn, u32)>> {
     blocks.iter().zip(onward.iter().zip(&before)).map(longest).collect()
 }
 
-/// For each holder of a block how long the run is that begins there.
+/// For each holder of a block, the length of the run that begins there.
 type Lengths = [u32; HOLDERS_MAX];
 
-/// Lengths of the runs that begin at each of `count` blocks, from the last to the first; `block` gives them in the
-/// direction in which runs go, `next` the pbn that follows in it.
+/// Lengths of the runs that begin at each of `count` blocks, from the last to the first. `block` returns them in the
+/// direction of the runs, and `next` the pbn that follows in it.
 fn run_lengths<'a>(
     count: usize,
     block: impl Fn(usize) -> Option<&'a Candidates<'a>>,
@@ -88,7 +89,7 @@ fn run_lengths<'a>(
     lengths
 }
 
-/// The holders that the detector looks at.
+/// The holders that the detector considers.
 fn held<'a>(block: &Candidates<'a>) -> &'a [Pbn] {
     &block.holders[..block.holders.len().min(HOLDERS_MAX)]
 }

@@ -1,4 +1,4 @@
-//! How a command fails: one line that says what to do, and an exit code that its caller knows.
+//! The failure of a command: one line that says what to do, and an exit code that its caller knows.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub mod exit {
     pub const SCRUB_REPAIRED: u8 = 3;
     /// scrub: files are damaged.
     pub const SCRUB_DAMAGED: u8 = 4;
-    /// estimate: cancelled by the user, as a shell says it.
+    /// estimate: cancelled by the user, with the code that shells use.
     pub const CANCELLED: u8 = 130;
     /// mount(8): wrong invocation or no permission.
     pub const MOUNT_USAGE: u8 = 1;
@@ -60,7 +60,7 @@ impl Failure {
 pub trait OrFail<T> {
     /// The error becomes a failure with this code.
     fn or_fail(self, code: u8) -> Outcome<T>;
-    /// The error becomes a failure with this code; the message begins with what was being done.
+    /// The error becomes a failure with this code. The message begins with `doing`.
     fn or_fail_doing(self, code: u8, doing: impl fmt::Display) -> Outcome<T>;
 }
 

@@ -1,10 +1,10 @@
-//! Names of files as people and programs read them. Users choose names, root reads them: a name must neither steer a
-//! terminal nor look like a line of ours.
+//! File names in the output of commands. Users choose names and root reads them, so a name must neither control a
+//! terminal nor look like a line of oncefs.
 //!
-//! `Shown` is how a name gets into a message; `Name`, which the daemon sends, can be printed in no other way. Text is
-//! escaped as in Rust: a name of printable characters alone stands as it is; any other is quoted, with `\n`, `\t`,
-//! `\"`, `\\`, `\u{202e}` for a character that cannot be seen, and `\xFF` for a byte that is not UTF-8. In JSON a name is
-//! a string, or an array of its bytes if it is not UTF-8.
+//! `Shown` is the form of a name in a message. A `Name`, which the daemon sends, can only be printed as `Shown`. Text
+//! is escaped as in Rust. A name of printable characters is unchanged. Any other is quoted, with `\n`, `\t`, `\"`,
+//! `\\`, `\u{202e}` for an invisible character, and `\xFF` for a byte that is not UTF-8. In JSON a name is a string, or
+//! an array of its bytes if it is not UTF-8.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write};
@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Of a longer name the beginning and the end are shown, half of this each: nobody reads a path of megabytes, and no
+/// A longer name is cut to its beginning and its end, half of this each: a path of megabytes is not readable, and no
 /// system call takes one.
 const SHOWN_BYTES_MAX: usize = 4096;
 
@@ -22,7 +22,7 @@ const SHOWN_BYTES_MAX: usize = 4096;
 #[serde(from = "Wire", into = "Wire")]
 pub struct Name(Vec<u8>);
 
-/// How a name crosses the control socket and stands in JSON.
+/// The form of a name on the control socket and in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Wire {
@@ -70,7 +70,7 @@ impl AsRef<OsStr> for Name {
     }
 }
 
-/// A name as it stands in messages: one line, printable, and never the same for two names.
+/// A name in messages: one line, printable, and different for different names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shown(String);
 
@@ -95,7 +95,7 @@ pub fn shown(name: &(impl AsRef<OsStr> + ?Sized)) -> Shown {
     Shown(if is_plain { quoted[1..quoted.len() - 1].to_owned() } else { quoted })
 }
 
-/// Names for messages, and how many more there are.
+/// Names for messages, and the number of further ones.
 pub fn shown_all<'a>(names: impl IntoIterator<Item = &'a Name>, more: u64) -> Shown {
     let mut all: Vec<String> = names.into_iter().map(|name| shown(name).0).collect();
     if more > 0 {
@@ -104,7 +104,7 @@ pub fn shown_all<'a>(names: impl IntoIterator<Item = &'a Name>, more: u64) -> Sh
     Shown(all.join(", "))
 }
 
-/// A message from somewhere else on one line, without characters that a terminal would obey.
+/// A foreign message on one line, without characters that control a terminal.
 pub fn printable(message: &str) -> String {
     let line = message.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     let mut text = String::with_capacity(line.len());
@@ -117,17 +117,18 @@ pub fn printable(message: &str) -> String {
     text
 }
 
-/// JSON for people and programs, over several lines. What a terminal would obey is escaped, which changes no value.
+/// JSON for people and programs, over several lines. Characters that control a terminal are escaped, which changes no
+/// value.
 pub fn json(value: &impl Serialize) -> String {
     escaped(serde_json::to_string_pretty(value).expect("reports have keys of text and no map fails to be written"))
 }
 
-/// The same on one line.
+/// JSON on one line, escaped in the same way.
 pub fn json_line(value: &impl Serialize) -> String {
     escaped(serde_json::to_string(value).expect("reports have keys of text and no map fails to be written"))
 }
 
-/// Only strings hold such characters, so an escape of JSON may stand for each.
+/// Only strings contain such characters, so a JSON escape can replace each.
 fn escaped(json: String) -> String {
     if json.chars().all(|character| character == '\n' || !is_unseen(character)) {
         return json;
@@ -145,7 +146,7 @@ fn escaped(json: String) -> String {
     text
 }
 
-/// Whether a character is a control, changes how others look (such as their direction), or has no look of its own.
+/// Whether a character is a control character, changes the look of others (such as their direction), or is invisible.
 fn is_unseen(character: char) -> bool {
     !matches!(character, '\\' | '"' | '\'') && character.escape_debug().len() > 1
 }

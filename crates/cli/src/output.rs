@@ -1,8 +1,8 @@
-//! What commands print. An output that takes nothing (a full disk) makes a command fail; it stops no work, and no command
-//! panics for it.
+//! The output of commands. A failing output (a full disk) makes a command fail, but does not stop its work or make it
+//! panic.
 //!
-//! A command prints with `say!` and `put!`, and tells of problems with `tell!`. `finish` says at the end whether everything
-//! arrived. A closed pipe never gets here: its signal ends the process.
+//! A command prints with `say!` and `put!`, and reports problems with `tell!`. At the end `finish` returns whether
+//! everything was written. A closed pipe never gets here, because its signal ends the process.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::failure::{OrFail, Outcome, exit};
 
-/// Why stdout took something not. Nothing is written to it any more.
+/// Why a write to stdout failed. Nothing is written to it after that.
 static FAILED: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// Prints a line to stdout.
@@ -33,12 +33,12 @@ pub fn write(text: fmt::Arguments<'_>) {
     attempt(|| io::stdout().write_fmt(text));
 }
 
-/// Writes to stderr. Nobody is left to be told if it fails.
+/// Writes to stderr. A failure cannot be reported anywhere.
 pub fn write_error(text: fmt::Arguments<'_>) {
     let _ = io::stderr().write_fmt(text);
 }
 
-/// Writes to stdout in its own way, unless stdout failed before.
+/// Lets `write` write to stdout, unless stdout failed before.
 pub fn attempt(write: impl FnOnce() -> io::Result<()>) {
     let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
     if failed.is_none() {
@@ -46,7 +46,7 @@ pub fn attempt(write: impl FnOnce() -> io::Result<()>) {
     }
 }
 
-/// Writes out what is still buffered. The failure, if anything that was printed did not arrive.
+/// Flushes stdout. Returns the failure if any output was lost.
 pub fn finish() -> Outcome {
     attempt(|| io::stdout().flush());
     let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,10 +1,10 @@
-//! What the commands know about profiles: a line on each for help texts, and the default memory and threads of a mount.
-//! The engine holds a profile's settings (`docs/profiles.md`).
+//! Profiles in the commands: a line on each for help texts, and the default memory and threads of a mount. The engine
+//! has a profile's settings (`docs/profiles.md`).
 
 use oncefs_engine::{OpenOptions, Profile};
 use oncefs_toolbox::{Column, Table};
 
-/// Without `memory`: this share of RAM, between bounds.
+/// The default memory: this share of RAM, between bounds.
 const MEMORY_SHARE_OF_RAM: u64 = 8;
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
 const MEMORY_BYTES_MAX: u64 = 4 << 30;
@@ -12,16 +12,16 @@ const MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// A small board can hardly spare more for a file system.
 const EDGE_MEMORY_BYTES: u64 = 16 << 20;
 
-/// The paper's 3.5 MB are hints and skipped buffer alone; this leaves the caches their usual least.
+/// The paper's 3.5 MB are for hints and skipped buffer alone. This adds the usual minimum for caches.
 const SMARTDEDUP_MEMORY_BYTES: u64 = 64 << 20;
 
-/// Every thread holds buffers for requests.
+/// Few, because every thread holds buffers for requests.
 const EDGE_THREADS: usize = 2;
 
-/// And every thread and buffer has room for the largest request: a quarter of the usual one.
+/// A quarter of the usual size, because every thread and buffer has room for the largest request.
 const EDGE_MAX_WRITE: u32 = 256 << 10;
 
-/// What a profile is for, in one line.
+/// The purpose of a profile, in one line.
 pub fn about(profile: Profile) -> &'static str {
     match profile {
         Profile::Lrlfs => "looks up every block while writing, in a complete index in memory",
@@ -48,7 +48,7 @@ pub fn help() -> String {
     format!("Profiles:\n{}", table.plain())
 }
 
-/// Bound on caches and hints in bytes when none is given.
+/// Default bound on caches and hints, in bytes.
 pub fn default_memory(profile: Profile, ram_bytes: u64) -> u64 {
     match profile {
         Profile::Edge => EDGE_MEMORY_BYTES,
@@ -59,12 +59,12 @@ pub fn default_memory(profile: Profile, ram_bytes: u64) -> u64 {
     }
 }
 
-/// Largest request of the kernel when none is given; None: the usual one.
+/// Default of the kernel's largest request. None: the usual one.
 pub fn default_max_write(profile: Profile) -> Option<u32> {
     (profile == Profile::Edge).then_some(EDGE_MAX_WRITE)
 }
 
-/// Requests served at a time when no number is given.
+/// Default number of requests served at a time.
 pub fn default_threads(profile: Profile, cpus: usize) -> usize {
     match profile {
         Profile::Edge => EDGE_THREADS,
@@ -72,7 +72,7 @@ pub fn default_threads(profile: Profile, cpus: usize) -> usize {
     }
 }
 
-/// How a command opens a volume that is not mounted: as it is, but nothing is deduplicated meanwhile.
+/// Options with which a command opens a volume that is not mounted: nothing is deduplicated meanwhile.
 pub fn without_worker(memory_bytes_max: u64, read_only: bool) -> OpenOptions {
     let settings = vec![("worker".to_owned(), "off".to_owned())];
     OpenOptions { read_only, settings, ..OpenOptions::new(memory_bytes_max) }

@@ -1,4 +1,4 @@
-//! Progress of a long command: a bar on a terminal, elsewhere one line if it takes long.
+//! Progress of a long command: a bar on a terminal, otherwise one line if it takes long.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const QUIET: Duration = Duration::from_secs(2);
 /// A bar is redrawn no more often than this: the work reports its progress at every step.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Shows progress; the bar disappears when this is dropped.
+/// Shows progress. The bar disappears when this is dropped.
 pub struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing is shown yet.
+    /// Starts without a display.
     pub fn new() -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let style = ProgressStyle::with_template("{msg} [{bar:40}] {human_pos} of {human_len} {eta}");
@@ -38,7 +38,7 @@ impl Progress {
         self.shown = Some(Instant::now());
         if let Some(bar) = &self.bar {
             if self.doing != doing {
-                // The time left is that of this work, not of what was before it.
+                // The time left is for this work alone, not for the work before it.
                 self.doing = doing.to_owned();
                 bar.reset();
             }

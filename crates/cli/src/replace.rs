@@ -1,4 +1,4 @@
-//! Files that are replaced as a whole: no reader sees a part of a new one.
+//! Replaces files as a whole: no reader sees a part of a new one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use crate::process::signals::Uninterrupted;
 
-/// Whether there is a directory for a file, and nothing but a regular file in its place: a device or a link such as
+/// Checks that a file's directory exists, and that its path is free or a regular file: a device or a link such as
 /// `/dev/stdout` would be lost.
 pub fn can_be_replaced(file: &Path) -> io::Result<()> {
     let dir = std::path::absolute(file)?;
@@ -24,16 +24,16 @@ pub fn can_be_replaced(file: &Path) -> io::Result<()> {
 pub fn replace(file: &Path, text: &str, mode: u32) -> io::Result<()> {
     can_be_replaced(file)?;
     let name = file.file_name().ok_or_else(|| io::Error::other("it has no name"))?;
-    // node_exporter reads what ends in .prom only.
+    // node_exporter reads only files that end in .prom.
     let mut hidden = OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}", std::process::id()));
     let beside = file.with_file_name(hidden);
-    // Who is interrupted leaves nothing beside it.
+    // An interrupted command leaves no temporary file.
     let _uninterrupted = Uninterrupted::begin();
     let write = || {
         let mut new = File::options().write(true).create_new(true).mode(mode).open(&beside)?;
-        // The umask may have taken some of it.
+        // The umask may have cleared some bits.
         new.set_permissions(Permissions::from_mode(mode))?;
         new.write_all(text.as_bytes())?;
         fs::rename(&beside, file)

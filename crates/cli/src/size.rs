@@ -7,7 +7,7 @@ pub use oncefs_toolbox::Size;
 /// A size to reach (`20G`) or to add (`+5G`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewSize {
-    /// This size in all.
+    /// This total size.
     To(u64),
     /// This much more than now.
     By(u64),

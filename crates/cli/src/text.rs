@@ -1,8 +1,8 @@
-//! Small pieces of the text that people read: times, paragraphs.
+//! Helpers for text output: times, paragraphs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A time in two units at most.
+/// A time in at most two units.
 pub fn duration(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
@@ -32,11 +32,11 @@ pub fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A terminal has so many columns at least.
+/// Columns of the narrowest terminal.
 const COLUMNS: usize = 80;
 const INDENT: &str = "    ";
 
-/// Text in lines that a terminal shows whole, indented. It ends with a line end.
+/// Text in indented lines that fit a terminal. It ends with a newline.
 pub fn paragraph(text: &str) -> String {
     let (mut lines, mut line) = (String::new(), INDENT.to_owned());
     for word in text.split_whitespace() {

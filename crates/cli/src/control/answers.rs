@@ -1,4 +1,4 @@
-//! What the daemon answers with, where that is not one of the engine's reports.
+//! The daemon's answers that are not reports of the engine.
 
 use std::collections::BTreeMap;
 
@@ -31,12 +31,12 @@ pub struct Tuned {
     pub after: BTreeMap<String, String>,
 }
 
-/// Bytes of a file that a bad block belongs to.
+/// A range of a file on bad blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     /// The first byte.
     pub offset: u64,
-    /// How many.
+    /// The number of bytes.
     pub length: u64,
     /// Whether reading them fails.
     pub lost: bool,
@@ -52,33 +52,33 @@ pub struct File {
     /// How many more names it has.
     #[serde(default)]
     pub more_paths: u64,
-    /// Where.
+    /// The damaged ranges.
     pub ranges: Vec<Range>,
 }
 
-/// The names of a file. Whole paths begin at the root of the mount with `/`; of longer ones than open(2) takes the end is
-/// given, after `<directory N>`, the inode number of the directory above it.
+/// The names of a file. A complete path begins at the root of the mount with `/`. A path too long for open(2) is cut to
+/// its end, after `<directory N>`, the inode number of the directory above it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileNames {
-    /// The first few. Empty: it has no name.
+    /// The first few paths. Empty: the file has no name.
     pub paths: Vec<Name>,
-    /// How many more there are.
+    /// The number of further names.
     pub more: u64,
 }
 
 impl FileNames {
-    /// Of the file system's answer.
+    /// Converts the file system's answer.
     pub fn of(names: &oncefs_fs::FileNames) -> Self {
         Self { paths: names.paths.iter().map(|path| Name::from(&path[..])).collect(), more: names.more }
     }
 }
 
-/// A portion of the names that were asked for.
+/// A portion of the requested names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamesFound {
     /// By map.
     pub files: BTreeMap<u64, FileNames>,
-    /// The first map to ask for again; None: these are all.
+    /// The first map to ask for in the next request. None: these are all.
     pub next: Option<u64>,
 }
 
@@ -91,7 +91,7 @@ pub struct Damage {
     pub complete: bool,
 }
 
-/// How a file, or what is made in a directory, is deduplicated: the daemon's answer.
+/// The daemon's answer about how a file, or new files in a directory, are deduplicated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectiveView {
     /// Its policy.
@@ -104,19 +104,19 @@ pub struct EffectiveView {
     pub is_inline: bool,
     /// Whether the worker deduplicates it.
     pub is_out_of_line: bool,
-    /// The shortest run that it shares, in blocks; None: each file's own.
+    /// The shortest run that it shares, in blocks. None: each file has its own.
     pub run_blocks_min: Option<u32>,
-    /// By how much slower to read sharing may make it, percent; None: it has no budget.
+    /// How much slower sharing may make reads, in percent. None: it has no budget.
     #[serde(default)]
     pub slowdown_percent_max: Option<u32>,
-    /// Whether a file that is one run as a whole is shared however short it is, and a run that ends with its file.
+    /// Whether a run that ends with its file, or is the whole file, is shared at any length.
     pub shares_ends: bool,
-    /// What set the shortest run, or why it is not deduplicated.
+    /// The source of the shortest run, or the reason why it is not deduplicated.
     pub why: String,
 }
 
 impl EffectiveView {
-    /// Of the file system's answer.
+    /// Converts the file system's answer.
     pub fn of(effective: oncefs_fs::EffectiveView) -> Self {
         let (policy, effective_policy) = (effective.policy, effective.effective_policy);
         Self {

@@ -17,12 +17,12 @@ use crate::process::setup::check;
 /// If closing a volume takes longer than this, say so.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A daemon that does not take a connection or a request for so long hangs.
+/// A daemon that does not accept a connection or a request within this time hangs.
 const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 const OTHER_ANSWER: &str = "the daemon answered another request";
 
-/// A connection to the daemon of a mounted volume; serves one request.
+/// A connection to the daemon of a mounted volume, for one request.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
@@ -33,9 +33,9 @@ pub struct Connection {
 pub enum Exit {
     /// Everything is durable and the process is gone.
     Clean,
-    /// The process is gone; something went wrong at the end.
+    /// The process is gone, after an error at the end.
     Failed(String),
-    /// The kernel has not let go of the mount: another place still uses it.
+    /// The kernel has not released the mount: it is still mounted elsewhere.
     StillMounted,
 }
 
@@ -83,8 +83,8 @@ impl Connection {
         peer_of(&self.stream).map(|peer| peer.pid)
     }
 
-    /// Asks to be told of the exit. To be called before the unmount, for nobody answers after it.
-    /// One that hangs is an error of the kind `TimedOut`.
+    /// Asks the daemon to report its exit. To be called before the unmount, because the daemon does not answer after
+    /// it. A daemon that hangs is an error of the kind `TimedOut`.
     pub fn expect_exit(mut self) -> io::Result<ExpectedExit> {
         let process = process_behind(&self.stream)?;
         self.send(Request::WaitExit)?;
@@ -108,16 +108,16 @@ impl Connection {
     }
 }
 
-/// What the daemon says, line by line.
+/// The daemon's replies, line by line.
 #[derive(Debug)]
 struct Replies<Stream = UnixStream> {
     lines: BufReader<Stream>,
-    /// For how long a read of the stream waits.
+    /// The longest wait of a read of the stream.
     silence_max: Duration,
 }
 
 impl<Stream: Read> Replies<Stream> {
-    /// The next reply that says more than that work is under way.
+    /// The next reply other than `working`.
     fn next_reply(&mut self) -> io::Result<Reply> {
         loop {
             let line = self.next_line().map_err(|e| self.why_unread(&e))?;
@@ -169,8 +169,8 @@ pub struct ExpectedExit {
 }
 
 impl ExpectedExit {
-    /// Waits until the process is gone, and with it its lock on the volume. Gives up only when the daemon does not
-    /// notice the unmount within `patience`; closing may then take as long as it needs.
+    /// Waits until the process is gone, and with it its lock on the volume. Gives up only if the daemon does not notice
+    /// the unmount within `patience`. Closing may take any time after that.
     pub fn wait(mut self, patience: Duration) -> Exit {
         if !self.replies.wait(patience) {
             return Exit::StillMounted;
@@ -200,12 +200,12 @@ impl ExpectedExit {
     }
 }
 
-/// connect(2) that gives up when nobody takes the connection within this time: the standard library's waits for ever.
+/// connect(2) with a time limit for the daemon to accept. The standard library's connect waits forever.
 fn connect(path: &Path, taken_within: Duration) -> io::Result<UnixStream> {
     // SAFETY: plain numbers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     check(fd.min(0))?;
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     let stream = unsafe { UnixStream::from_raw_fd(fd) };
     // On a Unix socket this bounds connect(2) too.
     stream.set_write_timeout(Some(taken_within))?;
@@ -230,7 +230,7 @@ fn connect(path: &Path, taken_within: Duration) -> io::Result<UnixStream> {
     }
 }
 
-/// Who listens at the other end, by the kernel's word.
+/// The process at the other end, as the kernel reports it.
 fn peer_of(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -248,7 +248,7 @@ fn process_behind(stream: &UnixStream) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new and nobody else's.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
@@ -258,7 +258,7 @@ mod tests {
 
     use super::*;
 
-    /// A daemon that does `serve` with the first connection that comes.
+    /// A daemon that calls `serve` with the first connection.
     fn daemon(serve: impl FnOnce(UnixStream) + Send + 'static) -> (tempfile::TempDir, std::thread::JoinHandle<()>) {
         let volume = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(SocketPath::in_volume(volume.path()).unwrap().path).unwrap();
@@ -266,7 +266,7 @@ mod tests {
         (volume, thread)
     }
 
-    /// A daemon that is silent for so many seconds before each of its lines, by a clock that is not the machine's.
+    /// A daemon that is silent for the given seconds before each of its lines, by a simulated clock.
     struct Scripted(std::collections::VecDeque<(u64, &'static str)>);
 
     impl Read for Scripted {

@@ -1,4 +1,4 @@
-//! Where a volume is in use: on which mount, or on none any more.
+//! Finds where a volume is in use: on a mount, or by a daemon without one.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub fn name_place(failure: Failure, volume: &Path) -> Failure {
     text.map_or(failure.clone(), |text| Failure::new(failure.code, text))
 }
 
-/// What to say of a volume that is served without a mount that anybody could unmount. None: it is not.
+/// A message about a volume that is served without a mount to unmount. None: that is not the case.
 pub fn detached(volume: &Path) -> Option<String> {
     let process = Connection::open(volume).ok()??.process().ok()?;
     let volume = shown(volume);

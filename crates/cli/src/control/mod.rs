@@ -1,4 +1,4 @@
-//! How commands talk to the daemon of a mounted volume: a Unix socket in the volume's directory.
+//! The connection between commands and the daemon of a mounted volume: a Unix socket in the volume's directory.
 
 pub mod answers;
 pub mod client;

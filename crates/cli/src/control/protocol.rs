@@ -1,9 +1,9 @@
-//! How commands talk to the daemon of a mounted volume: a Unix socket in the volume's directory.
+//! The protocol between commands and the daemon of a mounted volume, over a Unix socket in the volume's directory.
 //!
-//! One JSON line asks, one JSON line answers. `wait-exit` is answered by three: `waiting` at once, `closing` when the
-//! kernel has let go of the mount, and the outcome when everything is closed; the daemon's process ends after it.
-//! Only root gets at the socket (mode 0600), and commands listen to root's alone. While a request takes long, `working`
-//! comes every few seconds: whoever is silent for longer than `SILENCE_MAX` hangs.
+//! A request is one JSON line, and so is its answer. `wait-exit` gets three lines: `waiting` at once, `closing` when
+//! the kernel has released the mount, and the outcome when everything is closed. The daemon's process ends after that.
+//! Only root can use the socket (mode 0600), and commands accept only a socket of root. During a long request `working`
+//! comes every few seconds: a daemon that is silent for longer than `SILENCE_MAX` hangs.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ use std::time::Duration;
 use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 use serde::{Deserialize, Serialize};
 
-/// Version of the protocol; a daemon refuses requests of another one. It rises when a request changes its meaning:
-/// one that is new is refused by older daemons on its own.
+/// Version of the protocol. A daemon refuses requests of another version. It rises when a request changes its meaning.
+/// A new request needs no new version, because older daemons refuse it anyway.
 pub const VERSION: u32 = 1;
 
 /// Longest line that either side reads.
 pub const LINE_BYTES_MAX: u64 = 4 << 20;
 
-/// How often a daemon that works on a request says so.
+/// How often a daemon reports that it still works on a request.
 pub const WORKING_EVERY: Duration = Duration::from_secs(5);
 
-/// A daemon that says nothing for so long hangs.
+/// A daemon that is silent for this long hangs.
 pub const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The socket's name in the volume.
@@ -46,14 +46,14 @@ pub enum Request {
         /// New size.
         bytes: u64,
     },
-    /// Do what these flags of mount(2) leave to the daemon: times of access, sync and dirsync (remount).
+    /// Apply the flags of mount(2) that are left to the daemon: times of access, sync and dirsync (remount).
     MountFlags {
         /// `MS_...`
         kernel_flags: libc::c_ulong,
     },
     /// All settings: names and values.
     Settings,
-    /// All settings as the profile has them.
+    /// All settings of the profile.
     ProfileSettings,
     /// Change settings, all of them or none: `Tuned`.
     Tune {
@@ -65,7 +65,7 @@ pub enum Request {
         /// Which of them.
         command: DedupCommand,
     },
-    /// What out-of-line deduplication does: the engine's `DedupStatus`.
+    /// The state of out-of-line deduplication: the engine's `DedupStatus`.
     DedupStatus,
     /// Start, pause, resume or cancel the scrub.
     Scrub {
@@ -74,26 +74,26 @@ pub enum Request {
     },
     /// The progress of the scrub: the engine's `ScrubStatus`.
     ScrubStatus,
-    /// Which files bad blocks belong to: `Damage`.
+    /// The files that bad blocks belong to: `Damage`.
     Damage {
-        /// Places looked for at most.
+        /// Most places to look for.
         places_max: usize,
     },
-    /// A portion of a file's runs, and why they are where they are: the engine's `Explained`.
+    /// A portion of a file's runs, and the reasons for their places: the engine's `Explained`.
     Explain {
         /// The file.
         inode: u64,
-        /// Its first block of interest.
+        /// The first block of the portion.
         lbn: u64,
     },
-    /// Which places in files refer to blocks, a portion of all maps: the engine's `Referrers`.
+    /// The places in files that refer to blocks, from a portion of all maps: the engine's `Referrers`.
     Referrers {
-        /// First pbns and lengths, ascending and apart.
+        /// First pbns and lengths, ascending and disjoint.
         blocks: Vec<(u64, u64)>,
         /// Where to begin.
         from: MapCursor,
     },
-    /// The names of files by map, a portion of them: `NamesFound`. A map without a file is missing.
+    /// A portion of the names of files by map: `NamesFound`. Omits maps without a file.
     FileNames {
         /// The maps.
         maps: Vec<u64>,
@@ -109,14 +109,14 @@ pub enum Request {
         inode: u64,
         /// The part's first block.
         from: u64,
-        /// Runs of at least so many blocks stay; None: as the file's own rule says.
+        /// Runs of at least this many blocks stay. None: the file's own rule applies.
         run_blocks_min: Option<u32>,
-        /// Blocks that may be newly taken.
+        /// Blocks that may be allocated.
         space_blocks: u64,
-        /// Change nothing, say what would be.
+        /// Change nothing, report what would happen.
         dry_run: bool,
     },
-    /// How a file, or what is made in a directory, is deduplicated: `EffectiveView`.
+    /// The policy of a file, or of new files in a directory: `EffectiveView`.
     Policy {
         /// Its inode number.
         inode: u64,
@@ -130,7 +130,7 @@ pub enum Request {
 pub struct Envelope {
     /// Version of the protocol.
     pub version: u32,
-    /// What is asked.
+    /// The request.
     #[serde(flatten)]
     pub request: Request,
 }
@@ -141,9 +141,9 @@ pub struct Envelope {
 pub enum Reply {
     /// The answer.
     Ok(serde_json::Value),
-    /// What went wrong.
+    /// The error.
     Error(String),
-    /// To `wait-exit`: the outcome follows.
+    /// The first reply to `wait-exit`: the outcome follows.
     Waiting,
     /// The mount has ended, the volume is being closed.
     Closing,
@@ -151,8 +151,7 @@ pub enum Reply {
     Working,
 }
 
-/// A path to the socket that fits into 108 bytes however deep the volume lies.
-/// Valid while the directory is held open.
+/// A path to the socket that fits into 108 bytes for any path of the volume. Valid while the directory is held open.
 pub struct SocketPath {
     _volume: File,
     /// The path.

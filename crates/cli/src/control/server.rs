@@ -11,18 +11,18 @@ use std::time::Duration;
 
 use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION, WORKING_EVERY};
 
-/// Connections served at a time; each one has a thread. More than any set of commands by people needs.
+/// Connections served at a time, each with a thread. More than any user's commands need.
 const CONNECTIONS_MAX: usize = 32;
 
-/// A client that does not finish its line is dropped.
+/// A client that does not finish its line within this time is dropped.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that does not take its answer is dropped.
+/// A client that does not take its answer within this time is dropped.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Answers every request but `wait-exit`.
 pub trait Handler: Send + Sync + 'static {
-    /// The answer as JSON, or one line that says what is wrong. Long work that changes nothing ends with its client.
+    /// The answer as JSON, or an error in one line. Long work that changes nothing ends with its client.
     fn answer(&self, request: &Request, client: &Client) -> Result<serde_json::Value, String>;
 }
 
@@ -33,7 +33,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Whether it has hung up: nobody wants the answer any more.
+    /// Whether it has hung up, so that the answer is not needed.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
     }
@@ -56,13 +56,13 @@ struct Waiting {
 impl Waiting {
     fn tell(&mut self, reply: &Reply) {
         for stream in &mut self.streams {
-            // A command that hung up does not want the reply.
+            // A command that hung up does not need the reply.
             let _ = send(stream, reply);
         }
     }
 }
 
-/// One of the commands under way, until it ends, in whatever way.
+/// The place of a running command, until it ends in any way.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -79,7 +79,8 @@ impl Drop for Place {
 }
 
 impl Server {
-    /// Puts the socket into the volume. The caller holds the volume's lock, so a socket found there is a dead one's.
+    /// Creates the socket in the volume. The caller holds the volume's lock, so an existing socket is left from a dead
+    /// daemon.
     pub fn start(volume: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let socket = SocketPath::in_volume(volume)?;
         let listener = listen(&socket)?;
@@ -102,7 +103,7 @@ impl Server {
         }
     }
 
-    /// Until the volume is closed.
+    /// Reports work under way until the volume is closed.
     fn tell_of_work(&self) {
         loop {
             std::thread::sleep(WORKING_EVERY);
@@ -114,7 +115,7 @@ impl Server {
         }
     }
 
-    /// Tells the waiting commands how the volume was closed.
+    /// Tells the waiting commands the outcome of closing the volume.
     pub fn announce_closed(&self, outcome: Result<(), String>) {
         let mut waiting = self.waiting();
         waiting.is_closed = true;
@@ -124,7 +125,7 @@ impl Server {
         });
     }
 
-    /// Keeps the connection for the exit, and drops those of umounts that failed and left.
+    /// Keeps the connection for the exit, and drops those of failed umounts that have hung up.
     fn keep_waiting(&self, mut stream: UnixStream) {
         let mut waiting = self.waiting();
         waiting.streams.retain(is_connected);
@@ -170,7 +171,7 @@ impl Server {
     }
 }
 
-/// Answers while another thread tells the client of the work, and the work of the client's end.
+/// Answers a request, while another thread reports the work to the client and notes the client's end.
 fn answer(stream: &UnixStream, request: &Request, handler: &dyn Handler) -> Result<serde_json::Value, String> {
     let client = Client::default();
     let (done, is_done) = UnixStream::pair().map_err(|e| e.to_string())?;
@@ -185,7 +186,7 @@ fn answer(stream: &UnixStream, request: &Request, handler: &dyn Handler) -> Resu
     })
 }
 
-/// Until the answer is there or the client has hung up.
+/// Reports work until the answer is ready or the client has hung up.
 fn watch(stream: &UnixStream, is_done: &UnixStream, client: &Client) {
     let poll = |socket: &UnixStream, events| libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
     loop {
@@ -203,7 +204,7 @@ fn watch(stream: &UnixStream, is_done: &UnixStream, client: &Client) {
     }
 }
 
-/// Whether the other side is still there; it has nothing more to say.
+/// Whether the other side is still connected. It sends no more data.
 fn is_connected(stream: &UnixStream) -> bool {
     let mut byte = 0u8;
     let place = std::ptr::from_mut(&mut byte).cast();
@@ -258,7 +259,7 @@ mod tests {
 
     use super::*;
 
-    /// Works until its client is gone, and says so.
+    /// Works until its client is gone, and reports that.
     struct Endless(Mutex<Sender<()>>);
 
     impl Handler for Endless {

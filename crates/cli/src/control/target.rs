@@ -1,4 +1,4 @@
-//! Finds the volume that a command means, by any path inside its mount or by its own directory.
+//! Finds the volume of a command, by any path inside its mount or by its own directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::process::descriptors;
 /// Bytes of names that a command keeps at a time.
 const NAMES_BYTES_MAX: usize = 16 << 20;
 
-/// What a path stands for.
+/// The meaning of a path.
 pub enum Target {
     /// A volume that is mounted.
     Mounted(Daemon),
@@ -25,12 +25,12 @@ pub enum Target {
 }
 
 impl Target {
-    /// Looks at the path.
+    /// Resolves a path.
     pub fn find(path: &Path) -> Outcome<Self> {
         let real = mount_table::resolve(path).or_fail_doing(exit::FAILED, shown(path))?;
         let mount = mount_table::containing(&real).or_fail(exit::FAILED)?;
         if let Some(user) = mount.as_ref().and_then(mount_table::Mount::foreign_user) {
-            // Looking into it might wait for ever.
+            // Reading it might block forever.
             let text = format!("{} is in a mount of user {user}, not in an oncefs mount", shown(path));
             return Err(Failure::new(exit::FAILED, text));
         }
@@ -44,14 +44,14 @@ impl Target {
     }
 }
 
-/// The daemon of a mounted volume, for any number of requests: each one has a connection of its own.
+/// The daemon of a mounted volume, for any number of requests. Each has a connection of its own.
 pub struct Daemon {
     /// The volume's directory.
     pub volume: PathBuf,
 }
 
 impl Daemon {
-    /// The daemon of a mounted volume; other paths are refused.
+    /// The daemon of a mounted volume. Refuses other paths.
     pub fn find(path: &Path) -> Outcome<Self> {
         match Target::find(path)? {
             Target::Mounted(daemon) => Ok(daemon),
@@ -87,7 +87,7 @@ impl Daemon {
         serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")
     }
 
-    /// The names of files by map, portion by portion, until there are more than people read: files beyond are missing.
+    /// The names of files by map, portion by portion, up to a bound. Omits the files beyond it.
     pub fn names(&self, mut maps: BTreeSet<u64>) -> Outcome<BTreeMap<u64, FileNames>> {
         let (mut names, mut bytes) = (BTreeMap::new(), 0);
         while !maps.is_empty() && bytes < NAMES_BYTES_MAX {
@@ -99,8 +99,8 @@ impl Daemon {
         Ok(names)
     }
 
-    /// Hands the daemon the writes that the kernel still holds: they are part of what the command asks for. One that failed
-    /// earlier is only told: fsync and close told whoever wrote it.
+    /// Writes the kernel's dirty pages back, because the command covers them too. An earlier failed write gives only a
+    /// message: fsync and close reported it to its writer.
     pub fn write_back(&self) -> Outcome {
         let Some(mount) = mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? else { return Ok(()) };
         let dir = shown(&mount.dir);

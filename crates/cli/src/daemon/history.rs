@@ -13,15 +13,15 @@ use crate::text::unix_seconds;
 /// How often a point is taken.
 const EVERY: Duration = Duration::from_secs(3600);
 
-/// The thread. Dropped, it takes the last point and ends.
+/// The thread. Dropping this takes the last point and ends it.
 pub struct Historian {
-    /// Nothing is sent: that it is gone ends the thread.
+    /// Carries no messages: dropping it ends the thread.
     running: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Historian {
-    /// Starts it for a volume that takes changes.
+    /// Starts the thread for a volume that takes changes.
     pub fn start(volume: &Path, store: Arc<Store>) -> std::io::Result<Self> {
         let (running, ended) = mpsc::channel();
         let mut history = History::of(volume);
@@ -48,7 +48,7 @@ impl Drop for Historian {
     }
 }
 
-/// A volume that failed is left as it is.
+/// Adds a point, except on a volume that failed.
 fn note(history: &mut History, store: &Store, has_failed: &mut bool) {
     if store.failure().is_some() {
         return;

@@ -1,7 +1,7 @@
-//! Where the daemon's log goes: stderr, a file, or syslog.
+//! Writes the daemon's log to stderr, a file, or syslog.
 //!
-//! Syslog is written as a datagram that never waits: a log daemon whose own files lie on this mount must not be able
-//! to stop the file system. What does not fit is dropped.
+//! A message to syslog is a datagram that never waits: a log daemon whose own files lie on this mount must not be able
+//! to stop the file system. A message that does not fit is dropped.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -31,7 +31,7 @@ struct Logger {
     sink: Sink,
 }
 
-/// Where the log of a daemon is that logs to syslog.
+/// The place to look for a log in syslog.
 pub fn place() -> &'static str {
     place_of(Path::new(SYSLOG_SOCKET).exists())
 }
@@ -43,7 +43,7 @@ fn place_of(has_syslog: bool) -> &'static str {
     }
 }
 
-/// Where to log.
+/// The target of the log.
 pub enum Target<'a> {
     /// Standard error.
     Stderr,
@@ -72,7 +72,7 @@ pub fn start(target: &Target, level: LevelFilter) -> io::Result<()> {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata) -> bool {
-        // The libraries below speak of much from `debug` on; their warnings matter.
+        // The libraries log a lot from `debug` on. Only their warnings matter.
         metadata.target().starts_with("oncefs") || metadata.level() <= Level::Warn
     }
 
@@ -81,7 +81,7 @@ impl Log for Logger {
             return;
         }
         let (text, level) = (printable(&record.args().to_string()), record.level());
-        // A log that cannot be written has nobody left to be told.
+        // The failure of a log write cannot be reported anywhere.
         let _ = match &self.sink {
             Sink::Stderr => writeln!(io::stderr(), "oncefs: {}: {text}", name(level)),
             Sink::File(file) => {
@@ -119,7 +119,7 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// Where no log daemon listens (in a container, early at boot) the kernel's log takes what is serious.
+/// If no log daemon listens (in a container, early at boot), serious messages go to the kernel's log.
 fn to_syslog(socket: &UnixDatagram, level: Level, text: &str) -> io::Result<()> {
     match socket.send_to(datagram(level, text).as_bytes(), SYSLOG_SOCKET) {
         Err(e) if level <= Level::Warn && matches!(e.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {

@@ -1,4 +1,4 @@
-//! How much memory, how many threads and how large requests a mount gets.
+//! The memory, the number of threads and the request size of a mount.
 //!
 //! The store divides its part further: `docs/architecture.md`, Memory.
 
@@ -19,11 +19,11 @@ const RINGS_SHARE_OF_MEMORY: u64 = 4;
 /// One WRITE or READ carries a MiB, the kernel's own limit for unprivileged settings.
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
-/// What the daemon may take: by option, else by the profile.
+/// The daemon's limits: from an option, otherwise from the profile.
 pub struct Budget {
     /// Caches, hints and inodes.
     pub memory_bytes_max: u64,
-    /// Threads that serve requests over `/dev/fuse`, at most.
+    /// Most threads that serve requests over `/dev/fuse`.
     pub threads: usize,
     /// How requests come from the kernel.
     pub way: Transport,
@@ -45,7 +45,7 @@ impl Budget {
         Ok(Self { memory_bytes_max, threads, way: options.transport, request_bytes_max })
     }
 
-    /// What the transport may use.
+    /// The transport's limits.
     pub fn transport(&self) -> Settings {
         Settings { transport: self.way, threads: self.threads, ring_bytes_max: self.ring_bytes_max() }
     }
@@ -54,7 +54,7 @@ impl Budget {
         self.memory_bytes_max / RINGS_SHARE_OF_MEMORY
     }
 
-    /// What the buffers of rings take, if the kernel has rings.
+    /// The memory of the rings' buffers, if the kernel has rings.
     fn ring_bytes(&self) -> u64 {
         let plan = match self.way {
             Transport::Classic => None,
@@ -68,7 +68,7 @@ impl Budget {
         self.memory_bytes_max / INODES_SHARE_OF_MEMORY
     }
 
-    /// The store's part of it: the rest.
+    /// The store's part of the memory: the rest.
     pub fn store_bytes_max(&self) -> u64 {
         self.memory_bytes_max - self.inode_bytes_max() - self.ring_bytes()
     }

@@ -1,7 +1,7 @@
 //! Answers Prometheus over HTTP: `GET /metrics` on an address that was bound before the daemon was confined.
 //!
-//! Whoever reaches the address is a stranger. A few connections are served at a time, each has a thread, a bounded
-//! request and a bounded time for it, and the figures are asked for once a second at most: no client holds the mount up.
+//! Clients are not trusted. A few connections are served at a time, each with a thread, a bounded request and a time
+//! limit, and the figures are collected at most once a second. So no client slows the mount down.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What strangers may take.
+/// Bounds on untrusted clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time; more are closed at once.
+    /// Connections at a time. Further ones are closed at once.
     pub connections: usize,
     /// Time for the request, and again for the answer.
     pub patience: Duration,
-    /// For so long an answer is given again.
+    /// How long an answer is reused.
     pub fresh: Duration,
 }
 
@@ -29,7 +29,7 @@ impl Default for Bounds {
 /// Longest request: a line and the headers of any client that scrapes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// After an error of accept(2), such as too many open files.
+/// Pause after an error of accept(2), such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The media type of the text format.
@@ -47,7 +47,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// The text of now. Several who ask at once wait for one.
+    /// The present text. Concurrent requests wait for the same one.
     fn text(&self) -> Arc<str> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &*last {
@@ -80,9 +80,9 @@ fn accept(listener: &TcpListener, bounds: Bounds, figures: &Arc<Figures>) {
         }
         let figures = figures.clone();
         let answer = move || {
-            // A client that hung up or was too slow has nobody left to be told.
+            // A client that hung up or was too slow needs no reply.
             let _ = answer(&mut stream, bounds, &figures);
-            // Who sees the end of its connection finds the place free.
+            // Freed first, so that a client that sees the end of its connection can connect again.
             drop(place);
             drop(stream);
         };
@@ -92,7 +92,7 @@ fn accept(listener: &TcpListener, bounds: Bounds, figures: &Arc<Figures>) {
     }
 }
 
-/// One of the connections, until it ends.
+/// The place of a connection, until it ends.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -136,7 +136,7 @@ fn reply(line: Option<&str>, figures: &Figures) -> (&'static str, &'static str, 
     }
 }
 
-/// The first line of a request whose head has come as a whole. `None`: it is too long.
+/// The first line of a request, read with its complete head. `None`: the head is too long.
 fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Option<String>> {
     let (mut head, mut part) = (Vec::new(), [0; 1024]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -150,7 +150,7 @@ fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Option<Str
         }
     }
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    // What is not UTF-8 is not HTTP either.
+    // A line that is not UTF-8 is not HTTP either.
     Ok(Some(String::from_utf8(line.to_vec()).unwrap_or_default()))
 }
 
@@ -163,7 +163,7 @@ fn write_within(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> 
     Ok(())
 }
 
-/// The time until then; an error once it is over.
+/// The time until the deadline. Fails after it.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// An endpoint that says how often it was asked.
+    /// An endpoint that counts its requests.
     fn endpoint(bounds: Bounds) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));

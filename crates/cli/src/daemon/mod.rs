@@ -1,4 +1,4 @@
-//! The daemon of a mounted volume: what it serves, what it answers to commands, the history it keeps, where it logs, what it tells systemd.
+//! The daemon of a mounted volume: its life, answers to commands, history, log, metrics, and messages to systemd.
 
 pub mod history;
 pub mod logging;

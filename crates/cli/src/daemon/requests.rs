@@ -1,4 +1,4 @@
-//! The open volume of a daemon, and what it answers to commands.
+//! The open volume of a daemon, and its answers to commands.
 
 use std::fmt::Display;
 use std::io;
@@ -28,20 +28,20 @@ use crate::names::{Name, shown};
 /// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Nobody reads it.
+/// The text is not read.
 const CLIENT_GONE: &str = "the command ended before its answer";
 
 /// An open volume with its file system and its control socket.
 pub struct OpenVolume {
-    /// What is served.
+    /// The served file system.
     pub file_system: Arc<FileSystem>,
     /// The flags of the mount, which a remount changes.
     pub flags: Arc<MountFlags>,
-    /// Counts what takes room.
+    /// Counts the room that requests take.
     pub gauge: Arc<RoomGauge>,
     read_only: bool,
     about: About,
-    /// For a test: that nothing more becomes durable is no failure then.
+    /// Set by a test. Nothing more becomes durable then, and that is not a failure.
     is_shut_down: AtomicBool,
     /// None: the volume takes no changes, or was closed.
     history: Mutex<Option<Historian>>,
@@ -91,7 +91,7 @@ impl OpenVolume {
         self.closed.get_or_init(close).clone()
     }
 
-    /// Makes durable what the mode says, and nothing from then on. `sync` brings what the kernel holds.
+    /// Makes durable what the mode names, and nothing from then on. `sync` writes the kernel's dirty pages back.
     pub fn shut_down(&self, mode: ShutdownMode, sync: impl Fn() -> io::Result<()>) -> io::Result<()> {
         let flushed = match mode {
             ShutdownMode::Flush => sync().and_then(|()| self.commit()),
@@ -115,7 +115,7 @@ impl OpenVolume {
         serde_json::to_value(report).map_err(|e| e.to_string())
     }
 
-    /// Everything that is known of the volume now.
+    /// The present figures of the volume.
     pub fn snapshot(&self, task: &Task) -> Snapshot {
         let store = self.file_system.store();
         let snapshot = Snapshot {
@@ -123,7 +123,7 @@ impl OpenVolume {
             mount: Some(task.dir.clone()),
             worker: store.dedup_status(),
             scrub: store.scrub_status(),
-            // Without an answer the host is no reason for alarm.
+            // An unknown host raises no alarm.
             host: HostSpace::at(&task.volume).unwrap_or_default(),
             ..Snapshot::default()
         };
@@ -229,7 +229,8 @@ fn to_json<T: Serialize, E: Display>(answer: Result<T, E>) -> Result<Value, Stri
     answer.map(|answer| json!(answer)).map_err(|e| e.to_string())
 }
 
-/// A killed daemon keeps the volume's lock and device a moment longer than its mount.
+/// Opens the store. Retries for a while, because a killed daemon keeps the volume's lock and device a moment longer
+/// than its mount.
 fn open_store(volume: &Path, options: &OpenOptions) -> oncefs_engine::Result<Arc<Store>> {
     let deadline = Instant::now() + DYING_PATIENCE;
     loop {
@@ -264,7 +265,7 @@ fn open_file_system(task: &Task, budget: &Budget) -> Outcome<Arc<FileSystem>> {
     FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)
 }
 
-/// FUSE leaves the times of access to the daemon; without a word relatime holds, as for every Linux file system.
+/// FUSE leaves the times of access to the daemon. Without a flag, relatime holds, as for every Linux file system.
 fn atime_policy(kernel_flags: libc::c_ulong) -> AtimePolicy {
     if kernel_flags & (libc::MS_NOATIME | libc::MS_RDONLY) != 0 {
         AtimePolicy::Never

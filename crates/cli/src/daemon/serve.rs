@@ -1,7 +1,6 @@
 //! The daemon: opens the volume, serves the mount, closes the volume.
 //!
-//! Its life is one function, `serve`. It ends when the kernel releases the mount, whoever unmounted it; a signal only
-//! requests that.
+//! Its life is one function, `serve`. It ends when the kernel releases the mount. A signal only asks for the unmount.
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -31,7 +30,7 @@ use crate::process::confinement::confine_daemon;
 use crate::process::signals::EndSignals;
 use crate::process::{descriptors, memory, privileges, setup};
 
-/// The daemon's line on stdout when the mount is there.
+/// The daemon's line on stdout once the mount exists.
 pub const READY: &str = "ready";
 
 /// After a signal, users of the mount have this long to close their files.
@@ -64,14 +63,14 @@ pub fn in_background(arguments: ServeArgs) -> Outcome {
         let target = task.options.log_file.as_deref().map_or(logging::Target::Syslog, logging::Target::File);
         start_log(&target, &task)?;
         serve(&task, || {
-            // The command that started the mount may have ended; the mount is there all the same.
+            // The command that started the mount may have ended, but the mount stays.
             let _ = writeln!(std::io::stdout(), "{READY}");
             descriptors::detach_stdio()
         })
     });
     if let Err(failure) = &served {
         log::error!("{}", failure.message);
-        // If the mount was there before, nobody reads this any more.
+        // After the mount exists, this line is not read any more.
         let _ = writeln!(std::io::stdout(), "{} {}", failure.code, failure.message);
     }
     served
@@ -109,7 +108,7 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     served
 }
 
-/// Binds the address while the daemon may. The mounter was started before, and so does not keep it.
+/// Binds the address while the daemon is allowed to. The mounter was started before, so it does not inherit the socket.
 fn listen_for_metrics(task: &Task) -> Outcome<Option<TcpListener>> {
     let Some(address) = task.options.metrics else { return Ok(None) };
     let listener = TcpListener::bind(address)
@@ -117,7 +116,7 @@ fn listen_for_metrics(task: &Task) -> Outcome<Option<TcpListener>> {
     Ok(Some(listener))
 }
 
-/// Leaves this process only what serving the volume takes: no capability, except to reach a volume in another user's
+/// Reduces this process to what it needs to serve the volume: no capability, except to reach a volume in another user's
 /// private directory, and no file outside the volume.
 fn give_up_privileges(task: &Task) -> Outcome {
     let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).or_fail(exit::MOUNT_FAILED)?;
@@ -128,7 +127,7 @@ fn give_up_privileges(task: &Task) -> Outcome {
     Ok(())
 }
 
-/// What the daemon opened while it could still reach everything.
+/// Resources that the daemon opened before it was confined.
 struct Kernel {
     connection: OwnedFd,
     mounter: Arc<Mounter>,
@@ -164,7 +163,7 @@ fn serve_unprivileged(
     closed.or_fail(exit::MOUNT_FAILED)
 }
 
-/// Says what calls cost at most, where that is counted: in a build that checks it.
+/// Logs the largest cost of a call, in a build that counts it.
 fn say_what_calls_cost() {
     if let (Some(held), Some(bytes)) = (most_held(), most_bytes()) {
         let (reads, looks) = (held.reads, held.looks);
@@ -172,7 +171,8 @@ fn say_what_calls_cost() {
     }
 }
 
-/// A request was lost: without this, who waits for its answer would wait for ever, threads of this process among them.
+/// Aborts the connection after a request was lost. Otherwise its caller, which may be a thread of this process, would
+/// wait forever.
 fn abort(mounter: &Mounter, why: &std::io::Error) {
     log::error!("requests can be answered no more ({why}): ending the connection, all calls fail from here on");
     if let Err(e) = mounter.guard().abort() {
@@ -226,7 +226,7 @@ fn start_threads(
     RoomWatch::start(watched, daemon.gauge.clone())
 }
 
-/// On the address of `-o metrics`, if there is one.
+/// Serves metrics on the address of `-o metrics`, if there is one.
 fn answer_prometheus(task: &Task, daemon: &Arc<OpenVolume>, listener: Option<TcpListener>) -> std::io::Result<()> {
     let Some(listener) = listener else { return Ok(()) };
     log::info!("metrics: http://{}/metrics", listener.local_addr()?);
@@ -235,7 +235,7 @@ fn answer_prometheus(task: &Task, daemon: &Arc<OpenVolume>, listener: Option<Tcp
     metrics_endpoint::serve(listener, metrics_endpoint::Bounds::default(), text)
 }
 
-/// On a signal: writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.
+/// After a signal, writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.
 fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter: &Mounter) {
     if let Err(e) = mounter.guard().watch_me() {
         log::debug!("nobody watches over the end of this process: {e}");
@@ -252,12 +252,12 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter:
             log::warn!("{} is in use: detached it, waiting for programs to close their files", shown(dir));
             mounter.detach();
         }
-        // Whatever else it is: the mount is gone already.
+        // Any other error means that the mount is already gone.
         _ => {}
     }
     signals.wait(Some(END_PATIENCE));
     log::warn!("{} is still in use: closing the volume anyway", shown(dir));
     let closed = daemon.close();
-    // The mounter outlives this process: its last thread is not to be the last in the mount's namespace.
+    // The mounter outlives this process, so that this process's last thread is not the last in the mount's namespace.
     std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });
 }

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// The mount is there.
+/// The mount exists.
 pub const READY: &str = "READY=1";
 /// The mount has ended, the volume is being closed.
 pub const STOPPING: &str = "STOPPING=1";

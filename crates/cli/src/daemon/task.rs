@@ -1,10 +1,10 @@
-//! What a daemon is to serve.
+//! The task of a daemon: the volume, mount point and options.
 
 use std::path::PathBuf;
 
 use crate::mounting::options::MountOptions;
 
-/// What to serve. Paths are absolute and without links.
+/// The volume to serve. Paths are absolute and without links.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub volume: PathBuf,

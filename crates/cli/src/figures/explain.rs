@@ -1,11 +1,11 @@
-//! What figures mean, in words: `oncefs stats --explain`.
+//! The meanings of figures in words: `oncefs stats --explain`.
 
 use super::figure::Figure;
 use super::metrics;
 use super::table::{FIGURES, label_meaning, named};
 use crate::failure::{Failure, Outcome, exit};
 
-/// Figures of this path, name or group; all without one.
+/// The figures with this path, name or group. Without a name, all.
 pub fn text(name: Option<&str>) -> Outcome<String> {
     let figures: Vec<&Figure> = name.map_or_else(|| FIGURES.iter().collect(), named);
     if figures.is_empty() {

@@ -1,10 +1,10 @@
-//! What a figure is: its name, its unit, whether it only grows, what it means, and where it comes from.
+//! The definition of a figure: its name, unit, kind, meaning and source.
 
 use oncefs_engine::{Histogram, Sizes};
 
 use super::snapshot::Snapshot;
 
-/// How a figure moves.
+/// The behavior of a figure over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Grows from 0 at the mount.
@@ -13,7 +13,7 @@ pub enum Kind {
     Gauge,
     /// Counts events by their size; each class grows from 0 at the mount.
     Histogram,
-    /// Says how something is.
+    /// States a fact.
     Fact,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes.
@@ -42,15 +42,15 @@ pub enum Unit {
     Seconds,
     /// 0 to 100.
     Percent,
-    /// Events by how long they took: JSON has nanoseconds and classes of microseconds, metrics have seconds.
+    /// Events by duration: JSON has nanoseconds and classes of microseconds, metrics have seconds.
     Times,
-    /// Requests by how many blocks they have.
+    /// Requests by their number of blocks.
     Lengths,
     /// True or false.
     Truth,
     /// Words.
     Words,
-    /// A number, a word, true or false: as the setting is.
+    /// A number, a word, true or false, depending on the setting.
     Any,
 }
 
@@ -77,22 +77,22 @@ impl Unit {
 pub enum Value {
     /// A number without decimals.
     Whole(u64),
-    /// One that may be below 0.
+    /// A number that may be negative.
     Signed(i64),
     /// A number with decimals.
     Real(f64),
-    /// Whether something is so.
+    /// True or false.
     Truth(bool),
     /// Words.
     Words(String),
-    /// Events by their time.
+    /// Events by duration.
     Times(Histogram),
-    /// Requests by their blocks.
+    /// Requests by their number of blocks.
     Lengths(Sizes),
 }
 
 impl Value {
-    /// A text as what it stands for.
+    /// The value that a text stands for.
     pub fn of_text(text: &str) -> Self {
         let whole = || text.parse().map(Self::Whole);
         let signed = || text.parse().map(Self::Signed);
@@ -101,14 +101,14 @@ impl Value {
     }
 }
 
-/// Where the value of a figure is.
+/// The source of a figure's value.
 #[derive(Clone, Copy)]
 pub enum Source {
     /// One value. `None`: there is none now.
     One(fn(&Snapshot) -> Option<Value>),
     /// One for each label, such as each cache.
     Each {
-        /// What a label is called.
+        /// The name of the label.
         label: &'static str,
         /// All values by label.
         values: fn(&Snapshot) -> Vec<(String, Value)>,
@@ -122,17 +122,17 @@ pub enum Source {
 /// A row of the table.
 #[derive(Clone, Copy)]
 pub struct Figure {
-    /// What it belongs to: the outer name in JSON.
+    /// The group that it belongs to: the outer name in JSON.
     pub group: &'static str,
-    /// Its name. One that is a number ends in its unit or names what is counted.
+    /// Its name. The name of a number ends in the unit or names the counted things.
     pub name: &'static str,
-    /// How it moves.
+    /// Its kind.
     pub kind: Kind,
-    /// What it is counted in.
+    /// Its unit.
     pub unit: Unit,
-    /// What it says, in whole sentences.
+    /// Its meaning, in whole sentences.
     pub meaning: &'static str,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
 }
 
@@ -143,7 +143,7 @@ impl Figure {
         format!("{}.{label}{}", self.group, self.name)
     }
 
-    /// What its labels are called, if it has one value for each.
+    /// The name of its label, if it has one value for each.
     pub fn label(&self) -> Option<&'static str> {
         match self.source {
             Source::Each { label, .. } => Some(label),
@@ -151,7 +151,7 @@ impl Figure {
         }
     }
 
-    /// All values, by label; the label of a single one is empty.
+    /// All values, by label. The label of a single value is empty.
     pub fn values(&self, snapshot: &Snapshot) -> Vec<(String, Value)> {
         let single = |value: Option<Value>| value.into_iter().map(|value| (String::new(), value)).collect();
         match self.source {

@@ -1,7 +1,7 @@
-//! When a volume will be full: the trend of what it stores, and what is free now.
+//! Forecasts when a volume will be full, from the trend of its stored data and its free space.
 //!
-//! The slope is the median of the slopes between each two days (Theil and Sen): one large copy or deletion moves it
-//! little. How far single slopes lie from it says how sure it is.
+//! The slope is the median of the slopes between any two days (Theil and Sen), so one large copy or deletion hardly
+//! moves it. The spread of the slopes shows how certain it is.
 
 use oncefs_engine::HistoryPoint;
 use serde::Serialize;
@@ -10,15 +10,15 @@ use crate::size::Size;
 use crate::text::utc;
 
 const DAY_SECONDS: u64 = 86_400;
-/// Older days say nothing of the present pace.
+/// Older days do not reflect the present pace.
 const DAYS_MAX: u64 = 90;
-/// The days from the first to the last, and the number of days with points, that a trend takes at least.
+/// Least days from the first to the last point, and least number of days with points, for a trend.
 const DAYS_MIN: u64 = 3;
 const POINTS_MIN: usize = 4;
-/// What lies beyond is told as no moment.
+/// A forecast beyond this names no date.
 const FAR_DAYS: f64 = 3650.0;
 
-/// How what is stored grows, in bytes a day.
+/// The growth of the stored data, in bytes a day.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
     /// The median of the slopes.
@@ -29,12 +29,12 @@ pub struct Trend {
     pub bytes_per_day_high: f64,
     /// Days from the first point to the last.
     pub days: u64,
-    /// Points that it rests on, one a day.
+    /// Number of points used, one a day.
     pub points: usize,
 }
 
 impl Trend {
-    /// Of points that are sorted by their moment, and none of which is to come. None: they are too few, or of too few
+    /// The trend of points that are sorted by time and not in the future. None: there are too few points or too few
     /// days.
     pub fn of(points: &[HistoryPoint]) -> Option<Self> {
         let last = points.last()?.seconds;
@@ -57,7 +57,7 @@ impl Trend {
         Some(Self { bytes_per_day, bytes_per_day_low, bytes_per_day_high, days: span, points: days.len() })
     }
 
-    /// Days until so many bytes are filled at a pace. None: never, or not within ten years.
+    /// Days until `free` bytes are filled at this pace. None: never, or not within ten years.
     fn days_to_fill(free: u64, bytes_per_day: f64) -> Option<f64> {
         let days = free as f64 / bytes_per_day;
         (bytes_per_day > 0.0 && days <= FAR_DAYS).then_some(days)

@@ -1,4 +1,4 @@
-//! Whether a volume needs attention, and for what.
+//! Decides whether a volume needs attention, and for what.
 
 use clap::Args;
 use serde::Serialize;
@@ -16,7 +16,7 @@ const LEFT_BYTES_MIN: u64 = 1 << 30;
 /// ... and more than this share of what the files hold.
 const LEFT_SHARE_OF_HELD: u64 = 10;
 
-/// From where on something needs attention.
+/// The limits from which on a volume needs attention.
 #[derive(Clone, Debug, Args)]
 pub struct Limits {
     /// Free space of volume and host, in percent, below which they are nearly full
@@ -33,7 +33,7 @@ impl Default for Limits {
     }
 }
 
-/// What can be wrong. The names are in JSON and in the rules for Prometheus.
+/// The possible problems. The names appear in JSON and in the rules for Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
@@ -51,7 +51,7 @@ pub enum Cause {
     Dead,
     /// The daemon does not answer.
     Hangs,
-    /// It ought to be mounted, and is not.
+    /// It should be mounted but is not.
     NotMounted,
 }
 
@@ -88,7 +88,7 @@ impl Cause {
 pub struct Finding {
     /// What it is.
     pub cause: Cause,
-    /// The same for people, with what to do.
+    /// A message with the remedy.
     pub message: String,
 }
 
@@ -141,7 +141,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 100.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-/// What the host lacks is told of the host.
+/// A nearly full data area. `host_nearly_full` reports room that the host lacks.
 fn nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
     let data = snapshot.space("data_bytes");
     let free = data.saturating_sub(snapshot.stored_bytes()).saturating_sub(snapshot.space("reserved_bytes"));

@@ -1,4 +1,4 @@
-//! A volume's history as it is shown: the points up to now, the figures of this moment, and what they say of the future.
+//! A volume's history as it is shown: the points up to now, the present figures, and the forecast.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::text::utc;
 /// Points of a volume, oldest first.
 #[derive(Debug, Default)]
 pub struct Timeline {
-    /// What was noted. The last one is now, and what was read and written since the point before it is not known.
+    /// The noted points. The last one is now, and its traffic since the point before is unknown.
     pub points: Vec<HistoryPoint>,
 }
 
 impl Timeline {
-    /// Of a mounted volume. `now` is in seconds since 1970.
+    /// The history of a mounted volume. `now` is in seconds since 1970.
     pub fn of(snapshot: &Snapshot, now: u64) -> Outcome<Self> {
         let noted = read(&snapshot.volume)?;
         let present = HistoryPoint {
@@ -30,18 +30,18 @@ impl Timeline {
             read: 0,
             written: 0,
         };
-        // Later ones were noted while the clock was wrong.
+        // Later points were noted while the clock was wrong.
         let mut points: Vec<HistoryPoint> = noted.into_iter().filter(|point| point.seconds <= now).collect();
         points.push(present);
         Ok(Self { points })
     }
 
-    /// How it grows. None: it is too short to say.
+    /// The trend. None: the history is too short.
     pub fn trend(&self) -> Option<Trend> {
         Trend::of(&self.points)
     }
 
-    /// The last point of each of so many equal parts of the time, with what was read and written in it.
+    /// The last point of each of `count` equal parts of the time, with the traffic of that part.
     pub fn parts(&self, count: u64) -> Vec<HistoryPoint> {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return Vec::new() };
         let length = (last.seconds - first.seconds) / count + 1;

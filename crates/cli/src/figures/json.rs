@@ -1,4 +1,4 @@
-//! All figures as JSON: `oncefs stats --json`. Names stay; new ones may come (docs/stats.md).
+//! All figures as JSON: `oncefs stats --json`. Names stay, and new ones may be added (docs/stats.md).
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::snapshot::Snapshot;
 use super::table::FIGURES;
 use crate::names::Name;
 
-/// Rises when a name goes or changes its meaning.
+/// Rises when a name is removed or changes its meaning.
 pub const FORM: u32 = 1;
 
 /// Everything, by group and name.
@@ -27,7 +27,7 @@ pub fn document(snapshot: &Snapshot) -> Json {
     Json::Object(document)
 }
 
-/// What the document says before its groups.
+/// The head of the document, before its groups.
 fn head(snapshot: &Snapshot) -> [(String, Json); 7] {
     let found = findings(snapshot, &Limits::default());
     [
@@ -42,7 +42,7 @@ fn head(snapshot: &Snapshot) -> [(String, Json); 7] {
     .map(|(name, value)| (name.to_owned(), value))
 }
 
-/// Whether something is well, and what is not.
+/// Whether all is well, and the findings.
 pub fn health(findings: &[Finding]) -> Json {
     json!({ "is_well": findings.is_empty(), "findings": findings })
 }

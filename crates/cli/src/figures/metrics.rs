@@ -11,11 +11,11 @@ use super::snapshot::Snapshot;
 use super::table::FIGURES;
 use crate::names::shown;
 
-/// One volume of which there is something to tell.
+/// A volume with metrics.
 pub struct Subject<'a> {
     /// The labels that all its samples have.
     labels: Vec<(&'static str, String)>,
-    /// What is known of it. None: its daemon is gone.
+    /// Its figures. None: its daemon is gone.
     snapshot: Option<&'a Snapshot>,
     findings: Vec<Finding>,
 }
@@ -28,13 +28,13 @@ impl<'a> Subject<'a> {
         Self { labels, snapshot: Some(snapshot), findings: findings(snapshot, &Limits::default()) }
     }
 
-    /// A volume whose daemon is not there.
+    /// A volume without a daemon.
     pub fn without_daemon(volume: String, mount: String, findings: Vec<Finding>) -> Self {
         Self { labels: vec![("volume", volume), ("mount", mount)], snapshot: None, findings }
     }
 }
 
-/// A metric: what it is called, what it is, and its samples.
+/// A metric: its name, its description and its samples.
 struct Family {
     name: String,
     help: String,
@@ -45,7 +45,7 @@ struct Family {
     figure: Option<&'static Figure>,
 }
 
-/// A line: what is added to the name, the labels beyond those of the volume, the number.
+/// A line: the suffix of the name, the labels beyond those of the volume, the number.
 struct Sample {
     suffix: &'static str,
     labels: Vec<(&'static str, String)>,
@@ -125,7 +125,7 @@ pub fn name_of(figure: &Figure) -> Option<String> {
     Some(format!("oncefs_{group}{own}{total}"))
 }
 
-/// A name with its unit, as Prometheus calls it, at its end.
+/// A name that ends with its unit, as Prometheus calls it.
 fn unit_last(name: &str, unit: &str, called: &str) -> String {
     let words = name.split('_').filter(|word| *word != unit);
     words.chain([called]).collect::<Vec<_>>().join("_")
@@ -153,7 +153,7 @@ fn of_figure(figure: &'static Figure) -> Option<Family> {
     Some(Family { name, help, kind, own_labels: figure.label().into_iter().collect(), samples, figure: Some(figure) })
 }
 
-/// What stands before the figures: whether a mount serves, what it is, and what needs attention.
+/// The metrics before the figures: whether a mount serves, its identity, and its findings.
 fn heads() -> [Family; 5] {
     let gauge = |name: &str, help: &str, own_labels, samples| Family {
         name: name.to_owned(),
@@ -258,7 +258,7 @@ fn of_lengths(sizes: &Sizes, labels: &[(&'static str, String)]) -> Vec<Sample> {
     buckets(&sizes.classes, |class| (1_u64 << class) as f64, sizes.blocks as f64, labels)
 }
 
-/// Prometheus counts in each bucket what is in those before, too. The last class has no bound.
+/// Buckets of Prometheus are cumulative. The last class has no bound.
 fn buckets(classes: &[u64], bound: impl Fn(usize) -> f64, sum: f64, labels: &[(&'static str, String)]) -> Vec<Sample> {
     let mut so_far = 0;
     let with = |more: Option<(&'static str, String)>| labels.iter().cloned().chain(more).collect();

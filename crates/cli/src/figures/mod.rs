@@ -1,7 +1,7 @@
-//! The figures of a mounted volume: one table of what there is, and the forms it is shown in.
+//! The figures of a mounted volume: one table of all figures, and their output formats.
 //!
-//! `table` has a row for each figure. JSON, its schema, `--explain` and the metrics for Prometheus are made from it, so a
-//! new row is in all of them. `history` and `forecast` say how they change.
+//! `table` has a row for each figure. JSON, its schema, `--explain` and the metrics for Prometheus are made from it, so
+//! a new row appears in all of them. `history` and `forecast` show the figures over time.
 
 pub mod explain;
 pub mod figure;

@@ -1,7 +1,7 @@
 //! The schema of `oncefs stats --json`, made from the table: `oncefs stats --schema`.
 //!
-//! `docs/schema/stats.json` is its output, and `docs/schema/stats-names.txt` every name that it ever had: a test fails if
-//! one of them goes.
+//! `docs/schema/stats.json` is its output, and `docs/schema/stats-names.txt` has every name that it ever had. A test
+//! fails if one of them is removed.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -10,7 +10,7 @@ use super::health::Cause;
 use super::json::FORM;
 use super::table::FIGURES;
 
-/// The dialect that it is written in.
+/// The schema's dialect.
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
 /// The schema.
@@ -98,7 +98,7 @@ fn whole() -> Json {
     json!({ "type": "integer", "minimum": 0 })
 }
 
-/// Events, their sizes added up, and how many are in each class of doubling width.
+/// The number of events, the sum of their sizes, and the number in each class of doubling width.
 fn histogram(sum: &str) -> Json {
     json!({
         "type": "object",

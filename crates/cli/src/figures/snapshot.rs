@@ -1,4 +1,4 @@
-//! Everything that is known of a mounted volume at one moment: what its daemon answers, and the host's free space.
+//! The figures of a mounted volume at one moment: its daemon's answers and the host's free space.
 
 use std::ffi::CString;
 use std::io;
@@ -23,7 +23,7 @@ const READ_ONLY_BECAUSE: &str = "read_only_because";
 pub struct Snapshot {
     /// The volume's directory.
     pub volume: PathBuf,
-    /// Where it is mounted, if that is still so.
+    /// Where it is mounted, if it still is.
     pub mount: Option<PathBuf>,
     /// Version of the daemon's program.
     pub program: String,
@@ -31,7 +31,7 @@ pub struct Snapshot {
     pub read_only: bool,
     /// The error that made it read-only.
     pub read_only_because: Option<String>,
-    /// What the engine and the file system count.
+    /// The counts of the engine and the file system.
     pub report: Report,
     /// Out-of-line deduplication.
     pub worker: DedupStatus,
@@ -44,14 +44,14 @@ pub struct Snapshot {
 /// The space of the host's file system, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostSpace {
-    /// All of it.
+    /// The total.
     pub size: u64,
-    /// What can still be taken.
+    /// The space that can still be used.
     pub available: u64,
 }
 
 impl HostSpace {
-    /// Of the file system that a directory lies on.
+    /// The space of the file system that a directory lies on.
     pub fn at(dir: &Path) -> io::Result<Self> {
         let dir = CString::new(dir.as_os_str().as_bytes())?;
         // SAFETY: statvfs is plain data; the call fills it.
@@ -75,7 +75,7 @@ impl Snapshot {
         Ok(snapshot.with(about, daemon.ask(Request::Stats)?))
     }
 
-    /// The same with what the daemon says of itself and counts.
+    /// The snapshot with the daemon's description of itself and its counts.
     pub fn with(self, about: About, mut report: Report) -> Self {
         let read_only_because = report.settings.remove(READ_ONLY_BECAUSE);
         Self { program: about.program, read_only: about.read_only, read_only_because, report, ..self }
@@ -86,32 +86,32 @@ impl Snapshot {
         self.report.space.get(name).copied().unwrap_or(0)
     }
 
-    /// What the files hold.
+    /// The bytes that the files hold.
     pub fn held_bytes(&self) -> u64 {
         self.space("mapped_bytes")
     }
 
-    /// What the data area holds for them.
+    /// The bytes that the data area stores for them.
     pub fn stored_bytes(&self) -> u64 {
         self.space("used_bytes")
     }
 
-    /// What sharing saves.
+    /// The bytes that sharing saves.
     pub fn saved_bytes(&self) -> u64 {
         saved_bytes(&self.report)
     }
 
-    /// How many times what is stored the files hold. `None`: nothing is stored.
+    /// Held bytes divided by stored bytes. `None`: nothing is stored.
     pub fn ratio(&self) -> Option<f64> {
         (self.stored_bytes() > 0).then(|| self.held_bytes() as f64 / self.stored_bytes() as f64)
     }
 
-    /// What the worker still has to look at, in blocks that it knows one by one.
+    /// The bytes that the worker has still to examine, as far as it knows the blocks one by one.
     pub fn left_bytes(&self) -> u64 {
         self.worker.skipped_blocks * BLOCK_BYTES as u64
     }
 
-    /// The name that people know it by: where it is mounted.
+    /// The name for messages: the mount point, otherwise the volume.
     pub fn place(&self) -> &Path {
         self.mount.as_deref().unwrap_or(&self.volume)
     }

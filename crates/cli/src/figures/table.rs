@@ -22,7 +22,7 @@ pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     GROUPS.iter().copied().chain(counters).chain(facts).chain(set).collect()
 });
 
-/// What is set for a mount and is no setting of `oncefs tune`.
+/// Values of a mount that are not settings of `oncefs tune`.
 const FACTS: [(&str, &str); 3] = [
     ("memory_bytes_max", "The store's part of the memory of the mount, in bytes."),
     ("profile", "The profile that the mount uses."),
@@ -358,7 +358,7 @@ const GROUPS: &[Figure] = &[
     ),
 ];
 
-/// What the labels of figures with one value for each stand for.
+/// The meaning of a label of figures with several values.
 pub fn label_meaning(label: &str) -> &'static str {
     match label {
         "cache" => {

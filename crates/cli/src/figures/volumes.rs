@@ -1,4 +1,4 @@
-//! The volumes of this machine: those that are mounted, and those that fstab names; how each one is.
+//! The volumes of this machine, mounted or named in fstab, and the state of each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,22 +23,22 @@ pub struct Where {
     pub fstab: PathBuf,
 }
 
-/// How a volume is.
+/// The state of a volume.
 #[derive(Clone, Debug)]
 pub enum State {
-    /// Mounted, with what its daemon says.
+    /// Mounted, with the figures of its daemon.
     Mounted(Box<Snapshot>),
     /// Mounted, and its daemon is gone.
     Dead,
     /// Mounted, and its daemon does not answer.
     Hangs(String),
-    /// Not mounted here, and in use: mounted where this process cannot see it, or being closed.
+    /// In use, but not mounted here: mounted where this process cannot see it, or being closed.
     Elsewhere,
     /// Not mounted.
     NotMounted,
-    /// It is named, and not there.
+    /// Named, but it does not exist.
     Missing,
-    /// It could not be asked.
+    /// The state could not be found out.
     Unknown(String),
 }
 
@@ -65,16 +65,16 @@ pub struct Volume {
     pub volume: PathBuf,
     /// Where it is mounted, or where fstab wants it.
     pub mount: Option<PathBuf>,
-    /// Whether it ought to be mounted: somebody asks for it, or fstab names it without `noauto`.
+    /// Whether it should be mounted: a command names it, or fstab names it without `noauto`.
     pub is_wanted: bool,
     /// Whether fstab names it.
     pub in_fstab: bool,
-    /// How it is.
+    /// Its state.
     pub state: State,
 }
 
 impl Volume {
-    /// What needs attention; an error says why that is unknown.
+    /// The findings. An error says why they are unknown.
     pub fn findings(&self, limits: &Limits) -> Result<Vec<Finding>, String> {
         let (volume, place) = (shown(&self.volume), shown(self.place()));
         let one = |cause, message| Ok(vec![Finding::new(cause, message)]);
@@ -96,13 +96,13 @@ impl Volume {
         }
     }
 
-    /// The name that people know it by.
+    /// The name for messages.
     pub fn place(&self) -> &Path {
         self.mount.as_deref().unwrap_or(&self.volume)
     }
 }
 
-/// All volumes: first the mounts, in the order in which they were made, then what fstab names beside them.
+/// All volumes: first the mounts, in the order in which they were made, then the other volumes in fstab.
 pub fn all(places: &Where) -> Outcome<Vec<Volume>> {
     let file = shown(&places.fstab);
     let entries = fstab::read(&places.fstab).or_fail_doing(exit::USAGE, format!("cannot read {file}"))?;
@@ -121,12 +121,12 @@ pub fn all(places: &Where) -> Outcome<Vec<Volume>> {
     Ok(volumes)
 }
 
-/// The volume that a path means: one whose mount it lies in, or its own directory.
+/// The volume of a path: the path lies in its mount, or is its directory.
 pub fn of(path: &Path) -> Outcome<Volume> {
     let real = resolve(path).or_fail_doing(exit::USAGE, shown(path))?;
     let around = mount_table::containing(&real).or_fail(exit::USAGE)?;
     if let Some(user) = around.as_ref().and_then(Mount::foreign_user) {
-        // Looking into it might wait for ever.
+        // Reading it might block forever.
         let text = format!("{} is in a mount of user {user}, not in an oncefs mount", shown(path));
         return Err(Failure::new(exit::USAGE, text));
     }
@@ -140,7 +140,7 @@ pub fn of(path: &Path) -> Outcome<Volume> {
     Ok(Volume { volume: real, mount: None, is_wanted: true, in_fstab: false, state })
 }
 
-/// Asks all daemons at the same time: one that hangs keeps nobody waiting for the others.
+/// Asks all daemons at the same time, so that one that hangs does not delay the others.
 fn all_mounted(mounts: Vec<Mount>, is_named: &(dyn Fn(&Path) -> bool + Sync)) -> Vec<Volume> {
     std::thread::scope(|scope| {
         let asked: Vec<_> =
@@ -158,7 +158,8 @@ fn mounted(mount: &Mount, in_fstab: bool) -> Volume {
     Volume { volume, mount: dir, is_wanted: true, in_fstab, state: state_of(mount) }
 }
 
-/// The mount itself is asked only where it must be: one whose daemon hangs answers never, but its socket is given up.
+/// Finds the state of a mount. Sends requests to the mount itself only if necessary: a daemon that hangs never answers
+/// them, but requests to its socket time out.
 fn state_of(mount: &Mount) -> State {
     match Connection::open(&mount.source) {
         Ok(None) if is_there(mount) => State::Dead,
@@ -175,12 +176,12 @@ fn state_of(mount: &Mount) -> State {
     }
 }
 
-/// Whether it was not unmounted meanwhile.
+/// Whether it is still mounted.
 fn is_there(mount: &Mount) -> bool {
     mount_table::all().is_ok_and(|mounts| mounts.contains(mount))
 }
 
-/// Whether its volume was mounted anew while it was dead, or is mounted anew itself.
+/// Whether its volume has another mount, because one of them replaced the other after its daemon died.
 fn is_one_of_several(mount: &Mount) -> bool {
     let is_another = |other: &Mount| other.is_oncefs() && other.source == mount.source && other.device != mount.device;
     mount_table::all().is_ok_and(|mounts| mounts.iter().any(is_another))

@@ -1,5 +1,6 @@
-//! Files and directories held by descriptors that only name them (O_PATH). Taking hold of one never waits and has no
-//! effect, even on pipes and devices. Below a directory no symbolic link is followed and no other mount entered.
+//! Files and directories held by descriptors that only name them (O_PATH). Opening such a descriptor never waits and
+//! has no side effect, even for pipes and devices. Below a directory no symbolic link is followed and no other mount
+//! entered.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -16,24 +17,24 @@ use crate::process::setup::check;
 const NAMES_AT_ONCE: usize = 15;
 
 const HOLD: libc::c_int = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-/// A link on the way is ELOOP, and whatever leads out of the directory or its mount EXDEV.
+/// A link on the way is ELOOP. A path that leaves the directory or its mount is EXDEV.
 const BENEATH: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_XDEV;
 
-/// A file, directory or anything else. A symbolic link is held itself.
+/// A file, directory or anything else. A symbolic link is held, not its target.
 #[derive(Debug)]
 pub struct Held {
     file: File,
 }
 
 impl Held {
-    /// What is at a path. Links on the way are followed, one at its end is not.
+    /// Holds the file at a path. Follows links on the way, but not one at the end.
     pub fn at(path: &Path) -> io::Result<Self> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: the string outlives the call.
         Self::of(unsafe { libc::open(path.as_ptr(), HOLD) })
     }
 
-    /// What is below this directory.
+    /// Holds a file below this directory.
     pub fn below<'a>(&self, names: impl IntoIterator<Item = &'a OsStr>) -> io::Result<Self> {
         let names: Vec<&OsStr> = names.into_iter().collect();
         let mut at = None;
@@ -68,7 +69,8 @@ impl Held {
         Self::of(fd as libc::c_int)
     }
 
-    /// The same name by name. The device tells other mounts, except for bind mounts of the same file system.
+    /// As `step_at_once`, name by name. The device number reveals other mounts, except for bind mounts of the same file
+    /// system.
     fn step_by_names(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {
         let device = self.about()?.dev();
         let mut at = Self { file: self.file.try_clone()? };
@@ -90,7 +92,7 @@ impl Held {
         Ok(Self { file: unsafe { OwnedFd::from_raw_fd(fd) }.into() })
     }
 
-    /// What it is.
+    /// Its metadata.
     pub fn about(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
@@ -104,13 +106,13 @@ impl Held {
         Ok(names)
     }
 
-    /// Opens it for reading. Only for what `about` says is a regular file or a directory.
+    /// Opens it for reading. Only for a regular file or a directory, according to `about`.
     pub fn open(&self) -> io::Result<File> {
         File::open(self.path())
     }
 
-    /// The same, also for a block device, and without noting the access where the file's owner or root reads it. Does
-    /// not wait for a program that has a lease on the file (fcntl(2)), which may take 45 seconds to give it up.
+    /// As `open`, also for a block device, and without a change of the access time if the reader is the owner or root.
+    /// Does not wait for a program that has a lease on the file (fcntl(2)), which may take 45 seconds to give it up.
     pub fn open_unnoticed(&self) -> io::Result<File> {
         let open =
             |flags: libc::c_int| File::options().read(true).custom_flags(flags | libc::O_NONBLOCK).open(self.path());
@@ -145,7 +147,7 @@ impl Held {
         })
     }
 
-    /// The path by which the kernel takes the descriptor for what it holds, for calls that refuse O_PATH.
+    /// A path that leads to the held file, for calls that refuse O_PATH.
     fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
@@ -157,7 +159,7 @@ impl Held {
 
 #[cfg(test)]
 impl Held {
-    /// Makes a directory in this one, however long its path.
+    /// Makes a directory in this one, for a path of any length.
     pub fn make_directory(&self, name: &str) {
         std::fs::create_dir(self.path().join(name)).unwrap();
     }

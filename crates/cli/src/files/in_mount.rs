@@ -1,7 +1,7 @@
-//! The file or directory in a mounted volume that a path on the command line means.
+//! Finds the file or directory in a mounted volume that a path on the command line names.
 //!
-//! The way to the mount is root's, so links in it are followed. Below the mount point users make the names: a link there
-//! is refused, for its owner could point it elsewhere between two steps of a command.
+//! The path to the mount belongs to root, so its links are followed. Below the mount point users make the names. A link
+//! there is refused, because its owner could change its target between two steps of a command.
 
 use std::ffi::OsStr;
 use std::io;
@@ -20,14 +20,14 @@ pub struct InMount {
     pub mount: Mount,
     /// Its path: the mount point and names below it.
     pub path: PathBuf,
-    /// The directory that has it; None for the root of the mount.
+    /// Its parent directory. None for the root of the mount.
     pub above: Option<Held>,
     /// The file or directory itself.
     pub held: Held,
 }
 
 impl InMount {
-    /// Finds it. A path outside all mounted volumes is refused with the advice `give`.
+    /// Finds it. Refuses a path outside all mounted volumes, with the advice `give`.
     pub fn find(path: &Path, give: &str) -> Outcome<Self> {
         let (mount, below) = entry(path).or_fail_doing(exit::FAILED, shown(path))?.ok_or_else(|| {
             Failure::new(exit::FAILED, format!("{} is not in a mounted oncefs volume: {give}", shown(path)))
@@ -70,7 +70,7 @@ fn refused(path: &Path, error: &io::Error) -> Failure {
     Failure::new(exit::FAILED, text)
 }
 
-/// The first mount of ours that a path enters, and the names below its mount point.
+/// The first oncefs mount that a path enters, and the names below its mount point.
 fn entry(path: &Path) -> io::Result<Option<(Mount, PathBuf)>> {
     let path = std::path::absolute(path)?;
     let mut prefixes: Vec<&Path> = path.ancestors().collect();
@@ -85,8 +85,8 @@ fn entry(path: &Path) -> io::Result<Option<(Mount, PathBuf)>> {
     Ok(None)
 }
 
-/// Names without `.` and `..`; None if they lead above where they begin. No name among them is a link, so taking `..`
-/// for the name before it is right.
+/// Names without `.` and `..`. None if they lead above their start. No name among them is a link, so `..` always
+/// cancels the name before it.
 fn without_dots(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -99,7 +99,7 @@ fn without_dots(path: &Path) -> Option<PathBuf> {
     Some(plain)
 }
 
-/// A volume may be mounted inside another one: then the mount that lies deepest on the way is meant.
+/// The deepest mount on the path, because a volume may be mounted inside another one.
 fn innermost(mount: Mount, below: PathBuf) -> io::Result<(Mount, PathBuf)> {
     let path = mount.dir.join(&below);
     let inside = |other: &Mount| other.is_oncefs() && path.starts_with(&other.dir) && other.dir.starts_with(&mount.dir);

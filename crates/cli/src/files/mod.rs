@@ -1,5 +1,5 @@
-//! Files in a mount, as commands get at them: by descriptors and without following links, because users can replace
-//! every name while a command of root works.
+//! Access of commands to files in a mount: by descriptors and without following links, because users can replace every
+//! name while a command of root works.
 
 pub mod held;
 pub mod in_mount;

@@ -1,8 +1,8 @@
-//! Goes through everything below a file or directory: directories before what is in them, names ascending. Follows no
-//! link and enters no other mount, whatever is renamed meanwhile.
+//! Walks everything below a file or directory: directories before their entries, names ascending. Follows no link and
+//! enters no other mount, even if names change meanwhile.
 //!
-//! Directories that are still to be read are kept by their names, which they share with those above them: memory grows
-//! with the number of directories, however deep they lie.
+//! Directories still to be read are kept by their names, which share the names above them. So memory grows with the
+//! number of directories and not with their depth.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
@@ -32,7 +32,7 @@ struct Name {
 }
 
 impl Drop for Name {
-    /// In a loop: a tree may be deeper than the stack.
+    /// Drops in a loop, because a tree may be deeper than the stack.
     fn drop(&mut self) {
         let mut above = self.above.take();
         while let Some(mut name) = above.and_then(Rc::into_inner) {
@@ -49,7 +49,7 @@ impl Place {
         path
     }
 
-    /// Takes hold of what is there now.
+    /// Holds the file that is there now.
     pub fn hold(&self) -> io::Result<Held> {
         self.top.held.below(self.names())
     }
@@ -75,11 +75,11 @@ impl Place {
     }
 }
 
-/// What a walk meets.
+/// A step of a walk.
 pub enum Step<'a> {
     /// A regular file or a directory.
     Found(&'a Held, &'a Metadata),
-    /// Something that could not be looked at or read.
+    /// Something that could not be read.
     Refused(io::Error),
 }
 
@@ -87,7 +87,7 @@ pub enum Step<'a> {
 pub fn walk(path: &Path, top: Held, each: &mut dyn FnMut(&Place, Step)) {
     let top = Place { top: Rc::new(Top { path: path.to_owned(), held: top }), last: None };
     let mut left = Vec::new();
-    // The directory that was read last: of a chain of directories each is opened from the one above it.
+    // The directory read last: in a chain of directories, each is opened from its parent.
     let mut read: Option<(Place, Held)> = None;
     match top.hold() {
         Ok(held) => take(top, held, &mut left, each),
@@ -110,7 +110,7 @@ pub fn walk(path: &Path, top: Held, each: &mut dyn FnMut(&Place, Step)) {
     }
 }
 
-/// What is in a directory. Of its directories the first is gone through first.
+/// Adds the entries of a directory. Its first subdirectory is walked first.
 fn add(
     directory: &Place,
     names: Vec<OsString>,
@@ -144,7 +144,7 @@ fn take(place: Place, held: Held, left: &mut Vec<Place>, each: &mut dyn FnMut(&P
 
 fn refuse(place: &Place, error: io::Error, each: &mut dyn FnMut(&Place, Step)) {
     match error.raw_os_error() {
-        // Deleted since, or another mount's.
+        // Deleted since, or on another mount.
         Some(libc::ENOENT | libc::EXDEV) => {}
         Some(libc::ELOOP | libc::ENOTDIR) => {
             each(place, Step::Refused(io::Error::other("replaced meanwhile: run the command again")));

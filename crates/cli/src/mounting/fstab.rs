@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::mount_table::unescape;
 
-/// Where mount(8) looks, unless told otherwise.
+/// The default file of mount(8).
 pub const FSTAB: &str = "/etc/fstab";
 
 /// One line: a volume, and where it belongs.
@@ -17,7 +17,7 @@ pub struct Entry {
     pub volume: PathBuf,
     /// The mount point.
     pub dir: PathBuf,
-    /// The options, as they stand there.
+    /// The options as written there.
     pub options: OsString,
 }
 
@@ -28,7 +28,7 @@ impl Entry {
     }
 }
 
-/// The lines of type oncefs, in their order. A file that is not there has none.
+/// The lines of type oncefs, in order. A missing file has none.
 ///
 /// # Errors
 ///

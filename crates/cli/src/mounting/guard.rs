@@ -1,9 +1,9 @@
-//! The mounter's second thread, which waits for nothing but its own line: it aborts the connection when the daemon asks for
+//! The mounter's second thread, which waits only for its own line. It aborts the connection when the daemon asks for
 //! that, or dies.
 //!
-//! The mounter's first thread may itself wait for requests that nobody will answer (syncfs, a change of flags). And a
-//! daemon that is killed while one of its threads waits in the kernel for such a request keeps the connection open by that
-//! thread, which no signal ends: only an abort by somebody else does.
+//! The mounter's first thread may itself wait for requests that are never answered (syncfs, a change of flags). And if
+//! a daemon is killed while one of its threads waits in the kernel for such a request, that thread keeps the connection
+//! open. No signal ends it, only an abort by another process.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,13 +12,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use oncefs_fuse::{AbortSwitch, MountId};
 
-/// What was mounted, once it is.
+/// The mount, once it exists.
 pub type Made = Arc<OnceLock<(MountId, AbortSwitch)>>;
 
-/// pidfd_open(2): of one thread, readable when that has ended, whatever others of its process wait for (Linux 6.9).
+/// Flag of pidfd_open(2) for a single thread: the descriptor is readable when that thread has ended, even if others of
+/// its process still wait (Linux 6.9).
 const PIDFD_THREAD: libc::c_uint = libc::O_EXCL as libc::c_uint;
 
-/// Abort. Any other word is the number of a thread whose end is the daemon's.
+/// The word for an abort. Any other word is the number of the thread whose end counts as the daemon's.
 const ABORT: i32 = 0;
 
 /// A descriptor that is readable when a process, or one of its threads, has ended.
@@ -26,7 +27,7 @@ pub fn end_of(number: u32, flags: libc::c_uint) -> io::Result<OwnedFd> {
     // SAFETY: a system call with integer arguments.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, number, flags) };
     match RawFd::try_from(descriptor) {
-        // SAFETY: a new descriptor that nobody else has.
+        // SAFETY: a new descriptor without another owner.
         Ok(descriptor @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }),
         _ => Err(io::Error::last_os_error()),
     }
@@ -41,12 +42,13 @@ impl Guard {
         Self(Mutex::new(line))
     }
 
-    /// The connection is ended at once.
+    /// Ends the connection at once.
     pub fn abort(&self) -> io::Result<()> {
         self.ask(ABORT)
     }
 
-    /// When the calling thread ends, the daemon does. It must be one that never waits for an answer of the mount.
+    /// Makes the end of the calling thread count as the daemon's. The thread must never wait for an answer of the
+    /// mount.
     pub fn watch_me(&self) -> io::Result<()> {
         // SAFETY: a system call without arguments.
         self.ask(unsafe { libc::gettid() })
@@ -64,7 +66,7 @@ impl Guard {
     }
 }
 
-/// The guard's life, until the daemon hangs up or the thread that it named has ended.
+/// Runs the guard until the daemon hangs up or the named thread has ended.
 pub fn watch(mut line: UnixStream, made: &Made) {
     let mut word = [0; 4];
     let mut thread = None;
@@ -78,7 +80,7 @@ pub fn watch(mut line: UnixStream, made: &Made) {
             break;
         }
     }
-    // Where nothing is mounted any more, there is nothing to abort.
+    // Fails if the mount is gone, and then an abort is not needed.
     let _ = abort(made);
 }
 
@@ -86,10 +88,10 @@ fn abort(made: &Made) -> io::Result<()> {
     made.get().ok_or(io::Error::from_raw_os_error(libc::EINVAL))?.1.abort()
 }
 
-/// Waits. False: the thread has ended.
+/// Waits for a word. False: the thread has ended.
 fn is_asked(line: &UnixStream, thread: Option<&OwnedFd>) -> bool {
     let poll = |descriptor: RawFd| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    // A negative descriptor is passed over.
+    // poll(2) ignores a negative descriptor.
     let mut both = [poll(line.as_raw_fd()), poll(thread.map_or(-1, AsRawFd::as_raw_fd))];
     // SAFETY: two pollfds that outlive the call.
     while unsafe { libc::poll(both.as_mut_ptr(), 2, -1) } < 0 {}

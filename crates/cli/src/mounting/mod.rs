@@ -1,4 +1,4 @@
-//! What is mounted, what can be said with `-o`, and the process that mounts for the daemon.
+//! The mount table, mount options, and the process that mounts for the daemon.
 
 pub mod fstab;
 pub mod guard;

@@ -1,4 +1,4 @@
-//! What is mounted where: `/proc/self/mountinfo`, and paths whose file system may be dead.
+//! The mount table, `/proc/self/mountinfo`, and paths whose file system may be dead.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -22,13 +22,13 @@ pub struct Mount {
     pub kind: OsString,
     /// The volume, for mounts of oncefs.
     pub source: PathBuf,
-    /// Of a FUSE mount: the user who mounted it.
+    /// The user who mounted it, for a FUSE mount.
     pub owner: Option<u32>,
 }
 
 impl Mount {
-    /// Whether this is a mount of ours. Type and source are whatever the one who mounts says; the user is the kernel's
-    /// word, and only root mounts oncefs.
+    /// Whether this is an oncefs mount. Any user can choose type and source, but the kernel sets the user, and only
+    /// root mounts oncefs.
     pub fn is_oncefs(&self) -> bool {
         self.kind == MOUNT_TYPE && self.owner == Some(0)
     }
@@ -38,7 +38,7 @@ impl Mount {
         self.owner.filter(|user| *user != 0)
     }
 
-    /// The number that everything in it has as its device.
+    /// The device number of all files in it.
     pub fn device_number(&self) -> Option<u64> {
         let (major, minor) = self.device.split_once(':')?;
         Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
@@ -56,15 +56,15 @@ pub fn all() -> io::Result<Vec<Mount>> {
     Ok(table.split(|&b| b == b'\n').filter_map(parse).collect())
 }
 
-/// The mount that `path` lies in: the longest mount point above it, and of equals the one on top.
+/// The mount that `path` lies in: the longest mount point above it, and the topmost mount there.
 pub fn containing(path: &Path) -> io::Result<Option<Mount>> {
     let path = resolve(path)?;
     let mounts = all()?.into_iter().filter(|m| path.starts_with(&m.dir));
     Ok(mounts.max_by_key(|m| m.dir.as_os_str().len()))
 }
 
-/// The mount exactly at `dir`, if there is one. What is mounted there is asked nothing if `dir` is its plain path: a
-/// file system whose daemon hangs answers no stat(2).
+/// The mount exactly at `dir`, if there is one. Sends no request to it if `dir` is its plain path, because a file
+/// system whose daemon hangs does not answer stat(2).
 pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
     if let Some(place) = place_of(dir)
         && let Some(mount) = all()?.into_iter().rev().find(|m| m.dir == place)
@@ -75,14 +75,14 @@ pub fn at(dir: &Path) -> io::Result<Option<Mount>> {
     Ok(containing(&dir)?.filter(|m| m.dir == dir))
 }
 
-/// Where a directory's name is, without looking at the directory.
+/// The resolved path of a directory, without access to the directory itself.
 fn place_of(dir: &Path) -> Option<PathBuf> {
     let dir = std::path::absolute(dir).ok()?;
-    // The last part is a name, so whatever is there is what the parent holds.
+    // The last part is a name, so it is an entry of the parent.
     Some(dir.parent()?.canonicalize().ok()?.join(dir.file_name()?))
 }
 
-/// The place that a file system was mounted on first, before its bind mounts.
+/// The first mount of a file system, before its bind mounts.
 pub fn first_of(device: &str) -> io::Result<Option<Mount>> {
     Ok(all()?.into_iter().find(|m| m.is_oncefs() && m.device == device))
 }
@@ -92,19 +92,19 @@ pub fn of_volume(volume: &Path) -> io::Result<Option<Mount>> {
     Ok(all()?.into_iter().rev().find(|m| m.is_oncefs() && m.source == volume))
 }
 
-/// Whether this is how the kernel answers for a mount without its daemon: aborted while the question was under way,
-/// not connected ever after.
+/// Whether this is the kernel's error for a mount without its daemon: aborted during the request, or no longer
+/// connected.
 fn is_from_dead_mount(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECONNABORTED))
 }
 
-/// Whether this is how the kernel answers for a daemon that is dying: a request that it gives to one of its threads at
-/// that moment is interrupted, to be asked again, or canceled with the thread's ring.
+/// Whether this is the kernel's error for a dying daemon: a request given to one of its threads at that moment is
+/// interrupted and may be repeated, or is canceled with the thread's ring.
 fn is_from_dying_mount(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::ECANCELED))
 }
 
-/// statfs(2), which the kernel never answers from its caches. stat(2) may be answered for a dead daemon.
+/// Calls statfs(2), which the kernel never answers from its caches. It may answer stat(2) for a dead daemon.
 fn ask_daemon(dir: &Path) -> io::Result<()> {
     let dir = CString::new(dir.as_os_str().as_bytes())?;
     // SAFETY: statfs is plain data; the call fills it.
@@ -113,7 +113,7 @@ fn ask_daemon(dir: &Path) -> io::Result<()> {
     check(unsafe { libc::statfs(dir.as_ptr(), &mut found) })
 }
 
-/// Asks until the answer is not one of a daemon that is dying.
+/// Asks until the answer is not that of a dying daemon.
 fn settled<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
     const TRIES: usize = 1000;
     let is_dying = |answer: &io::Result<T>| answer.as_ref().is_err_and(is_from_dying_mount);
@@ -128,8 +128,7 @@ fn settled<T>(ask: impl Fn() -> io::Result<T>) -> io::Result<T> {
     answer
 }
 
-/// An absolute path without links. Where the last part cannot be looked at, because its daemon died,
-/// the part above it is resolved.
+/// An absolute path without links. If the last part cannot be read because its daemon died, resolves the part above it.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     match settled(|| path.canonicalize()) {
         Err(e) if is_from_dead_mount(&e) => {

@@ -1,12 +1,12 @@
 //! The process that keeps the privilege to mount and unmount, which the daemon drops.
 //!
-//! It is forked off before anything of the volume is read, knows one mount, and does nine things for the daemon:
-//! each a word of one byte, answered by an errno and the mount's device number. It gets nothing else from the daemon, so
-//! a daemon that an error lets others steer can unmount itself and no more. Whatever it does, it does to the mount that it
-//! made, and not to what else the mount point may lead to.
+//! It is forked before any part of the volume is read, and knows one mount. It does nine tasks for the daemon. Each is
+//! a word of one byte, and the answer is an errno and the mount's device number. It gets nothing else from the daemon,
+//! so an attacker who controls the daemon through a bug can unmount it and no more. It acts only on the mount that it
+//! made, even if the mount point leads to another.
 //!
-//! It ends when the daemon has, however that ends, and not before it, unless it is told to: so no thread of a daemon that
-//! dies is the last one in its mount namespace, whose end waits for requests. What its guard does is in `guard`.
+//! It ends after the daemon in any case, and not before it, unless it is told to. So no thread of a dying daemon is the
+//! last one in its mount namespace, whose end waits for requests. `guard` has its second thread.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -22,22 +22,22 @@ use crate::process::{descriptors, setup};
 /// Its name in `ps`.
 const NAME: &std::ffi::CStr = c"oncefs-mounter";
 
-/// What it can be asked to do.
+/// The tasks that it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Task {
     Mount = 1,
     Unmount = 2,
     Detach = 3,
-    /// Everything written through the mount reaches the daemon.
+    /// Send everything written through the mount to the daemon.
     Sync = 4,
-    /// Writes through the mount wait for the daemon.
+    /// Make writes through the mount wait for the daemon.
     Synchronous = 5,
-    /// They pass through the kernel's buffers again.
+    /// Let writes pass through the kernel's buffers again.
     Buffered = 6,
-    /// The mount need not be held any more.
+    /// Stop holding the mount.
     LetGo = 7,
-    /// Nothing more: the daemon waits for its end.
+    /// End: the daemon waits for the process's exit.
     End = 8,
 }
 
@@ -58,10 +58,10 @@ impl Task {
     }
 }
 
-/// What is answered: an errno (0 for none), and the device number's two parts.
+/// Bytes of an answer: an errno (0 for none), and the device number's two parts.
 const ANSWER_BYTES: usize = 12;
 
-/// A mount that nobody can unmount until this is dropped.
+/// A mount that cannot be unmounted until this is dropped.
 #[derive(Debug)]
 pub struct Held<'a> {
     mounter: &'a Mounter,
@@ -85,44 +85,45 @@ impl Drop for Held<'_> {
 /// The daemon's end.
 #[derive(Debug)]
 pub struct Mounter {
-    /// One question at a time. None: it has been ended.
+    /// For one task at a time. None: the process has ended.
     stream: Mutex<Option<UnixStream>>,
-    /// To its guard.
+    /// The line to its guard.
     guard: Guard,
     pid: libc::pid_t,
 }
 
 impl Mounter {
-    /// Starts the process; it will mount `connection`. No other thread may exist.
+    /// Starts the process, which will mount `connection`. No other thread may exist.
     pub fn start(spec: MountSpec, connection: &OwnedFd) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         let (guard, guards) = UnixStream::pair()?;
-        // A kernel without such descriptors (before Linux 5.3) may have the mounter end first.
+        // On a kernel without such descriptors (before Linux 5.3), the mounter may end first.
         let end = guard::end_of(std::process::id(), 0);
         // SAFETY: this process has one thread, so the child may do whatever the parent could have done.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 drop((ours, guard));
-                // SAFETY: the child's copy of the descriptor. What holds it in the parent is never returned to here.
+                // SAFETY: the child's copy of the descriptor. The child never returns to the code that owns it in the
+                // parent.
                 let connection = unsafe { OwnedFd::from_raw_fd(connection.as_raw_fd()) };
                 let place = Place { spec, connection: Some(connection), made: Arc::default(), held: None };
                 serve(its, guards, place);
                 let _ = end.map(|end| descriptors::await_readable(end.as_fd(), None));
-                // SAFETY: the child ends without running what the parent left to be run at its exit.
+                // SAFETY: the child ends without running the parent's exit handlers.
                 unsafe { libc::_exit(0) }
             }
             pid => Ok(Self { stream: Mutex::new(Some(ours)), guard: Guard::new(guard), pid }),
         }
     }
 
-    /// Mounts. The mount is held for who looks for its knobs.
+    /// Mounts. The mount is held while the caller looks for its knobs.
     pub fn mount(&self) -> io::Result<Held<'_>> {
         let device = self.ask(Task::Mount)?;
         Ok(Held { mounter: self, device })
     }
 
-    /// umount2(2): refused while the mount is in use.
+    /// Calls umount2(2), which fails while the mount is in use.
     pub fn unmount(&self) -> io::Result<()> {
         self.ask(Task::Unmount).map(drop)
     }
@@ -130,14 +131,14 @@ impl Mounter {
     /// Unmounts lazily: open files stay usable, no new ones can be opened.
     pub fn detach(&self) {
         match self.ask(Task::Detach) {
-            // It was never mounted, or is gone already.
+            // It was never mounted, or is already gone.
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {}
             Err(e) => log::warn!("cannot unmount: {e}"),
             Ok(_) => {}
         }
     }
 
-    /// syncfs(2) of the mount.
+    /// Calls syncfs(2) for the mount.
     pub fn sync(&self) -> io::Result<()> {
         self.ask(Task::Sync).map(drop)
     }
@@ -161,7 +162,7 @@ impl Mounter {
         }
     }
 
-    /// Who aborts the connection, of this process and of the mounter too.
+    /// The guard, which aborts the connection of this process and of the mounter.
     pub fn guard(&self) -> &Guard {
         &self.guard
     }
@@ -170,17 +171,17 @@ impl Mounter {
     pub fn end(&self) {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut stream) = stream {
-            // Fails only if it is gone already.
+            // Fails only if it is already gone.
             let _ = stream.write_all(&[Task::End as u8]);
-            // SAFETY: waits for a child of this process that nobody else waits for; null asks for no details.
+            // SAFETY: waits for a child of this process, without any other waiter. Null asks for no details.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
         }
     }
 }
 
-/// The process's life: answers until the daemon hangs up or says that this is all.
+/// Runs the process: answers until the daemon hangs up or ends it.
 fn serve(mut daemon: UnixStream, guards: UnixStream, mut place: Place) {
-    // What fails here leaves it with more than it needs, never with less: the daemon depends on it.
+    // A failure here leaves the process with more privileges than it needs, never with fewer. The daemon depends on it.
     let _ = privileges::keep_only(&[CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN]);
     let _ = descriptors::detach_stdio();
     setup::set_name(NAME);
@@ -200,19 +201,19 @@ fn serve(mut daemon: UnixStream, guards: UnixStream, mut place: Place) {
     }
 }
 
-/// The one mount that it knows.
+/// The one mount of the process.
 struct Place {
     spec: MountSpec,
-    /// What is to be mounted, until it is.
+    /// The connection to mount, until it is mounted.
     connection: Option<OwnedFd>,
-    /// What it mounted.
+    /// The mount that it made.
     made: Made,
-    /// Keeps that from going.
+    /// Keeps the mount from being unmounted.
     held: Option<Mounted>,
 }
 
 impl Place {
-    /// Does what is asked, or says the errno.
+    /// Does a task, or returns the errno.
     fn carry_out(&mut self, task: Task) -> Result<(), i32> {
         let dir = &self.spec.dir;
         let done = match (task, self.made.get().map(|(id, _)| *id)) {
@@ -234,7 +235,7 @@ impl Place {
         done.map_err(|e| e.raw_os_error().unwrap_or(libc::EIO))
     }
 
-    /// Its copy of the connection is closed: with one left, the kernel would not notice the daemon's death.
+    /// Mounts, and closes its copy of the connection: with a copy left, the kernel would not notice the daemon's death.
     fn mount(&mut self) -> io::Result<()> {
         let connection = self.connection.take().ok_or(io::Error::from_raw_os_error(libc::EBUSY))?;
         let mounted = oncefs_fuse::attach(connection.as_fd(), &self.spec)?;

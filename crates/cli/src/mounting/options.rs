@@ -1,5 +1,5 @@
-//! The `-o` string: mount(8)'s standard options, oncefs's own, and those that only mount(8) itself reads.
-//! Refuses unknown options by name.
+//! The `-o` string: mount(8)'s standard options, oncefs's own, and those that only mount(8) reads. Refuses unknown
+//! options by name.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ const FLAGS: &[(&str, libc::c_ulong, libc::c_ulong)] = &[
     ("nodev", libc::MS_NODEV, 0),
     ("exec", 0, libc::MS_NOEXEC),
     ("noexec", libc::MS_NOEXEC, 0),
-    // Whoever lets users mount a volume gets what mount(8) means by that, unless later options say otherwise.
+    // A mount by users gets the restrictions of mount(8), unless later options lift them.
     ("user", NO_PRIVILEGES | libc::MS_NOEXEC, 0),
     ("users", NO_PRIVILEGES | libc::MS_NOEXEC, 0),
     ("owner", NO_PRIVILEGES, 0),
@@ -67,7 +67,7 @@ const IGNORED: &[&str] = &[
     "nolazytime",
 ];
 
-/// Ignored whatever follows. The last four are in /proc/mounts, from where mount(8) takes them for a remount.
+/// Ignored with any value. The last four come from /proc/mounts, where mount(8) finds them for a remount.
 const IGNORED_PREFIXES: &[&str] =
     &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
 
@@ -79,23 +79,23 @@ pub type Setting = (String, String);
 pub struct MountOptions {
     /// `MS_...` flags of mount(2).
     pub kernel_flags: libc::c_ulong,
-    /// Change the flags of what is mounted.
+    /// Change the flags of an existing mount.
     pub remount: bool,
-    /// A volume that is not there is no error.
+    /// A missing volume is not an error.
     pub nofail: bool,
     /// fstab lets users mount it.
     pub by_users: bool,
-    /// The device that has the blocks by now, if it is not the one that mkfs was given.
+    /// The device that now has the blocks, if it is not the one given to mkfs.
     pub data_device: Option<PathBuf>,
     /// Memory for caches and hints.
     pub memory: Option<u64>,
-    /// For this mount, instead of the volume's own.
+    /// The profile for this mount, instead of the volume's own.
     pub profile: Option<Profile>,
-    /// Over those of the profile, in this order.
+    /// Settings that override the profile's, in this order.
     pub settings: Vec<Setting>,
     /// How requests come from the kernel.
     pub transport: Transport,
-    /// Threads that serve requests, at most, where those come over `/dev/fuse`.
+    /// Most threads that serve requests over `/dev/fuse`.
     pub threads: Option<usize>,
     /// Largest request of the kernel.
     pub max_write: Option<u32>,
@@ -129,12 +129,13 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Whether nothing may be changed through the mount.
+    /// Whether the mount is read-only.
     pub fn read_only(&self) -> bool {
         self.kernel_flags & libc::MS_RDONLY != 0
     }
 
-    /// The names of given options that hold for the life of a mount, and are other than those it was mounted with.
+    /// The names of given options that are fixed for the life of a mount and differ from those that it was mounted
+    /// with.
     pub fn fixed_otherwise(&self, mounted: &Self) -> Vec<&'static str> {
         let default = Self::default();
         let is_other = |given: bool, same: bool| given && !same;
@@ -152,7 +153,7 @@ impl MountOptions {
         other.into_iter().filter(|(is_other, _)| *is_other).map(|(_, name)| name).collect()
     }
 
-    /// Applies a comma-separated list; of contradicting options the last one holds.
+    /// Applies a comma-separated list. The last of contradicting options wins.
     pub fn apply(&mut self, list: &str) -> Result<(), String> {
         list.split(',').filter(|option| !option.is_empty()).try_for_each(|option| self.apply_one(option))
     }
@@ -188,7 +189,8 @@ impl MountOptions {
         Ok(())
     }
 
-    /// The same as a list, for the daemon's command line. The log file travels apart, as it may hold a comma.
+    /// The options as a list, for the daemon's command line. The log file is passed separately, because it may contain
+    /// a comma.
     pub fn to_list(&self) -> String {
         let mut list: Vec<String> = FLAGS
             .iter()
@@ -228,12 +230,12 @@ Options for -o, comma-separated:
   metrics=ADDRESS:PORT               answer Prometheus there, over HTTP; a port alone is one of 127.0.0.1
   loglevel=LEVEL  logfile=FILE       off, error, warn, info, debug, trace [default: info, to syslog]
 ";
-/// Column in which the descriptions of options begin: the longest setting fits before it.
+/// Column in which the descriptions of options begin, after the longest setting.
 const HELP_INDENT: u16 = 37;
 /// Longest description in one line.
 const HELP_WIDTH: usize = 120 - HELP_INDENT as usize;
 
-/// Every option that means something here, for help texts.
+/// Every option with an effect in oncefs, for help texts.
 pub fn help() -> String {
     let mut options = help_table();
     let what = "profile of this mount, instead of the volume's:";
@@ -252,7 +254,7 @@ fn help_table() -> Table {
     Table::of([Column::left(HELP_INDENT - 2), Column::left(0)])
 }
 
-/// Adds an option in as many rows as its description needs; its range stays in one of them.
+/// Adds an option in as many rows as its description needs. Its range stays in one row.
 fn add_help(table: &mut Table, option: &str, what: &str, range: &str) {
     let mut line = String::new();
     let mut option = option.to_owned();
@@ -284,7 +286,7 @@ pub fn profile(value: &str) -> Result<Profile, String> {
     Profile::from_name(value).ok_or_else(|| format!("unknown profile '{value}': use one of {}", profiles::names()))
 }
 
-/// `NAME=VALUE` of any setting. A former name becomes the present one.
+/// `NAME=VALUE` of any setting. A former name is replaced by the present one.
 pub fn setting(text: &str) -> Result<Setting, String> {
     let Some((name, value)) = text.split_once('=') else {
         let range = settings::check(text, "").err().map_or_else(String::new, |e| e.to_string());

@@ -3,7 +3,7 @@
 //!
 //! Without it, an attacker who controls the daemon through a bug could read and change every file of root: dropping
 //! capabilities does not help, because most files belong to root. `Rules` lists what is allowed. Files that are already
-//! open stay usable whatever the rules say.
+//! open stay usable under any rules.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ use crate::process::privileges;
 /// The version of Landlock whose rights are known here. An older kernel enforces those that it has.
 const KNOWN: ABI = ABI::V6;
 
-/// A path and what may be done below it.
+/// A path and the access that is allowed below it.
 struct Rule {
     path: PathBuf,
     allowed: BitFlags<AccessFs>,
@@ -31,14 +31,14 @@ struct Rule {
 pub enum Confinement {
     /// Every rule is in force.
     Full,
-    /// The kernel knows some of the rights only.
+    /// The kernel knows only some of the rights.
     Partial,
     /// The kernel has no Landlock, or it is switched off.
     None,
 }
 
-/// Leaves this thread, and those it starts, only what the rules allow. There is no way back, and no mount(2) or
-/// umount2(2) any more.
+/// Restricts this thread, and those that it starts, to the rules. This cannot be undone, and forbids mount(2) and
+/// umount2(2).
 fn confine(rules: Vec<Rule>) -> Result<Confinement, RulesetError> {
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
@@ -46,7 +46,7 @@ fn confine(rules: Vec<Rule>) -> Result<Confinement, RulesetError> {
         .scope(Scope::Signal)?;
     let mut ruleset = ruleset.create()?;
     for rule in rules {
-        // What this machine does not have needs no rule.
+        // A path that this machine does not have needs no rule.
         if let Ok(place) = PathFd::new(&rule.path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rule.allowed))?;
         }
@@ -62,12 +62,12 @@ fn confinement(status: &RestrictionStatus) -> Confinement {
     }
 }
 
-/// What may be done with the files of a volume.
+/// The rights to the files of a volume.
 struct Rules {
     read_file: BitFlags<AccessFs>,
     read: BitFlags<AccessFs>,
     write_file: BitFlags<AccessFs>,
-    /// Files and directories come and go.
+    /// To create and remove files and directories.
     change: BitFlags<AccessFs>,
 }
 
@@ -85,20 +85,21 @@ impl Rules {
         }
     }
 
-    /// What everything that opens a volume opens by name. `parts` are the volume's parts outside its directory.
+    /// The files that every process with an open volume opens by name. `parts` are the volume's parts outside its
+    /// directory.
     fn of_volume(&self, volume: &Path, parts: &[PathBuf]) -> Vec<Rule> {
         let mut rules = vec![
-            // Its files come and go (RocksDB).
+            // RocksDB creates and removes its files.
             Rule { path: volume.to_owned(), allowed: self.read | self.write_file | self.change },
-            // Load, battery, cgroup limits, the queue limits of the device below; a caller's groups.
+            // Load, battery, cgroup limits, the queue limits of the device below, and a caller's groups.
             rule("/sys", self.read),
             rule("/proc", self.read),
             rule("/dev/null", self.read_file | self.write_file),
             rule("/dev/urandom", self.read_file),
-            // Times in the log.
+            // Local times in the log.
             rule("/etc/localtime", self.read_file),
         ];
-        // The names of functions in the message of a panic.
+        // Function names in the message of a panic.
         rules.extend(std::env::current_exe().map(|path| Rule { path, allowed: self.read_file }));
         for part in parts {
             let allowed = match part.is_dir() {
@@ -110,7 +111,7 @@ impl Rules {
         rules
     }
 
-    /// What only the daemon opens.
+    /// The files that only the daemon opens.
     fn of_daemon(&self, volume: &Path) -> Vec<Rule> {
         vec![
             // The control socket.
@@ -119,18 +120,18 @@ impl Rules {
             rule("/sys/devices/virtual/bdi", self.write_file),
             rule("/proc/sys/fs/fuse/max_pages_limit", self.write_file),
             rule("/sys/module/fuse/parameters/enable_uring", self.write_file),
-            // Where a log line goes that nobody takes.
+            // The target of log lines if no log daemon listens.
             rule("/dev/kmsg", self.write_file),
         ]
     }
 
-    /// A check sorts what does not fit into memory in files without a name.
+    /// For a check, which sorts data larger than memory in files without a name.
     fn of_check(&self) -> Rule {
         let allowed = self.read_file | self.write_file | AccessFs::MakeReg | AccessFs::RemoveFile;
         Rule { path: temporary_dir(), allowed }
     }
 
-    /// A volume that could not be made is removed, and what was an empty directory is one again.
+    /// For mkfs, which removes a volume that it could not complete, and restores an empty directory.
     fn of_mkfs(volume: &Path) -> Option<Rule> {
         let path = volume.parent()?.to_owned();
         Some(Rule { path, allowed: AccessFs::MakeDir | AccessFs::RemoveDir })
@@ -155,7 +156,7 @@ pub fn confine_daemon(volume: &Path, parts: &[PathBuf]) {
     }
 }
 
-/// Leaves a check what it takes to check and repair `volume`.
+/// Confines a check to what it needs to check and repair `volume`.
 pub fn confine_check(volume: &Path, parts: &[PathBuf]) {
     let rules = Rules::new();
     let mut allowed = rules.of_volume(volume, parts);
@@ -163,15 +164,15 @@ pub fn confine_check(volume: &Path, parts: &[PathBuf]) {
     confine_command(volume, allowed);
 }
 
-/// Leaves mkfs what it takes to fill `volume`, an empty directory, and `parts`.
+/// Confines mkfs to what it needs to fill `volume`, an empty directory, and `parts`.
 pub fn confine_mkfs(volume: &Path, parts: &[PathBuf]) {
     let mut allowed = Rules::new().of_volume(volume, parts);
     allowed.extend(Rules::of_mkfs(volume));
     confine_command(volume, allowed);
 }
 
-/// A command tells of a kernel without Landlock only if confining fails: whoever starts it again and again could do
-/// nothing about it. The daemon's log has it.
+/// Confines a command. It reports only failures, and not a kernel without Landlock: its user cannot change that, and
+/// the daemon's log reports it.
 fn confine_command(volume: &Path, rules: Vec<Rule>) {
     if let Err(e) = privileges::keep_only(privileges::kept_for(volume)) {
         tell!("oncefs: cannot drop the privileges of root: {e}");
@@ -188,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// In a thread of its own, as there is no way back.
+    /// Runs a test in a thread of its own, because confinement cannot be undone.
     fn confined(test: impl FnOnce(&Path, &Path) + Send + 'static) {
         let (volume, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(volume.path().join("inside"), "x").unwrap();
@@ -200,7 +201,7 @@ mod tests {
             test(volume.path(), other.path());
             (volume, other)
         };
-        // The directories are removed by a thread that still may.
+        // The directories are removed by a thread that is not confined.
         drop(std::thread::spawn(work).join().unwrap());
     }
 

@@ -1,7 +1,8 @@
-//! Who holds a device or file that a volume needs: another volume, a mount, swap, a device above it, or a program.
+//! Finds the holder of a device or file that a volume needs: another volume, a mount, swap, a device above it, or a
+//! program.
 //!
-//! Commands ask before they confine themselves: afterwards they see no other process. The engine refuses what is held
-//! in any case; this only names the holder.
+//! Commands call this before they confine themselves, because they see no other process after that. The engine refuses
+//! a held part in any case. This only names the holder.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::mounting::mount_table;
 use crate::names::shown;
 
-/// Refuses parts of a volume that somebody else holds, and says who.
+/// Refuses parts of a volume that are held, and names the holder.
 pub fn refuse_held(parts: &[PathBuf], code: u8) -> Outcome {
     match parts.iter().find(|part| Store::is_held(part)) {
         Some(part) => Err(Failure::new(code, message(part))),
@@ -21,7 +22,7 @@ pub fn refuse_held(parts: &[PathBuf], code: u8) -> Outcome {
     }
 }
 
-/// The engine says "held"; this adds by whom.
+/// Adds the holder to the engine's message that a part is held.
 pub fn name_holder(failure: Failure, parts: &[PathBuf]) -> Failure {
     match failure.message.contains("is held by another") {
         true => refuse_held(parts, failure.code).err().unwrap_or(failure),
@@ -48,7 +49,7 @@ fn holder(part: &Path) -> Option<String> {
     )
 }
 
-/// A mounted volume that has it among its parts.
+/// A mounted volume with this part.
 fn volume_on(part: &Path) -> Option<String> {
     let is_part =
         |volume: &Path| Store::parts_outside(volume, None).is_ok_and(|parts| parts.iter().any(|p| is_same(p, part)));
@@ -85,7 +86,7 @@ fn swap_on(part: &Path) -> Option<String> {
     is_listed.then(|| format!("the system swaps to it (swapoff {})", shown(part)))
 }
 
-/// A device that the kernel made of it: LVM, encryption, RAID.
+/// A device that the kernel built on it: LVM, encryption, RAID.
 fn device_above(part: &Path) -> Option<String> {
     let number = device_number(part)?;
     let sys = format!("/sys/dev/block/{}:{}/holders", libc::major(number), libc::minor(number));
@@ -93,7 +94,7 @@ fn device_above(part: &Path) -> Option<String> {
     Some(format!("the device {} is made of it", shown(&Path::new("/dev").join(above))))
 }
 
-/// A process that has it open, and its name. Links are read and not followed: what they lead to may never answer.
+/// A process that has it open, and its name. Links are read and not followed, because their targets may never answer.
 fn process_with(part: &Path) -> Option<(u32, String)> {
     let own = std::process::id();
     let processes = fs::read_dir("/proc").ok()?.flatten();

@@ -1,4 +1,4 @@
-//! How much memory there is, and how much freed memory the C library may keep.
+//! The usable memory, and the bound on freed memory that the C library keeps.
 
 use std::path::Path;
 
@@ -26,15 +26,15 @@ fn cgroup_limit() -> Option<u64> {
     limits.min()
 }
 
-/// The C library's arenas: each one keeps what its threads freed, 10 MB and more, and there may be eight for every CPU.
-/// So there is one for this much of the daemon's memory.
+/// Each arena of the C library keeps the memory that its threads freed, 10 MB and more, and by default there may be
+/// eight for every CPU. So there is one arena for this much of the daemon's memory.
 const MEMORY_BYTES_PER_ARENA: u64 = 64 << 20;
 
 /// A daemon with less memory than this trades speed for it.
 const SMALL_MEMORY_BYTES: u64 = 128 << 20;
 
-/// The C library's own first values. Set by hand they stay; else they rise with every large buffer that is freed,
-/// and what is freed below them is kept.
+/// The C library's initial values. An explicit value stays. Otherwise the values rise with every large buffer that is
+/// freed, and the library keeps freed memory below them.
 const KEPT_BYTES_MAX: libc::c_int = 128 << 10;
 
 /// Keeps the C library's freed memory in proportion to the daemon's. Call it before any thread exists.

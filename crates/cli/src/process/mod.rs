@@ -1,4 +1,4 @@
-//! What an oncefs process asks the kernel for itself: limits, signals, descriptors, memory, and fewer privileges.
+//! The settings of an oncefs process: limits, signals, descriptors, memory, and fewer privileges.
 
 pub mod confinement;
 pub mod descriptors;

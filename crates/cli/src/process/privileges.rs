@@ -1,4 +1,4 @@
-//! The capabilities of this process, and what an exec could add to them.
+//! The capabilities of this process, and those that an exec could add.
 //!
 //! Everything here applies to the calling thread and the threads it starts, so it must come before any other thread.
 
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Look into directories of others (capabilities(7)).
+/// Read the directories of other users (capabilities(7)).
 pub const CAP_DAC_READ_SEARCH: u32 = 2;
 
 /// Mount and unmount.
@@ -16,7 +16,7 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 const VERSION: u32 = 0x2008_0522;
 const WORDS: usize = 2;
 
-/// Capabilities have numbers below this, of which the kernel knows the first few.
+/// Capabilities have numbers below this. The kernel knows the first few.
 const CAPABILITIES_MAX: u32 = 64;
 
 #[repr(C)]
@@ -33,29 +33,29 @@ struct Word {
     inheritable: u32,
 }
 
-/// What a process keeps that works on files of root's own at `path`: nothing, unless a directory above belongs to
-/// another user and lets nobody else through.
+/// The capabilities that a process keeps to work on root's files at `path`: none, unless a directory above belongs to
+/// another user and is closed to others.
 pub fn kept_for(path: &Path) -> &'static [u32] {
     let is_closed = |dir: &Path| dir.metadata().is_ok_and(|found| found.uid() != 0 && found.mode() & 0o001 == 0);
     if path.ancestors().skip(1).any(is_closed) { &[CAP_DAC_READ_SEARCH] } else { &[] }
 }
 
-/// Drops every capability except those in `kept`, for good: nothing that this process starts gets them back.
+/// Drops every capability except those in `kept` for good: no program that this process starts gets them back.
 pub fn keep_only(kept: &[u32]) -> io::Result<()> {
     forbid_new_privileges()?;
     let unbounded = bound(kept);
     set(kept)?;
-    // Without CAP_SETPCAP the bounding set stays as it is; what it would grant, no exec can take any more.
+    // Without CAP_SETPCAP the bounding set stays as it is, but no exec can gain its capabilities any more.
     unbounded.or_else(|e| if e.raw_os_error() == Some(libc::EPERM) { Ok(()) } else { Err(e) })
 }
 
-/// No exec gives this process or its children more than they have.
+/// Forbids an exec to give this process or its children more privileges.
 fn forbid_new_privileges() -> io::Result<()> {
     // SAFETY: prctl with integer arguments.
     check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
 }
 
-/// Takes what is not kept out of the set that bounds all later ones.
+/// Removes the other capabilities from the bounding set.
 fn bound(kept: &[u32]) -> io::Result<()> {
     for capability in (0..CAPABILITIES_MAX).filter(|capability| !kept.contains(capability)) {
         // SAFETY: prctl with integer arguments. A capability that this kernel does not know is an error.

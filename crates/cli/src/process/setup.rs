@@ -1,4 +1,4 @@
-//! What the daemon and the commands ask of their own process: limits, signals, descriptors, memory.
+//! Prepares the process of the daemon or a command: limits, signals, descriptors, memory.
 
 use std::backtrace::Backtrace;
 use std::ffi::CStr;
@@ -7,44 +7,44 @@ use std::io;
 /// prctl(2): this process writes back dirty memory, so its own allocations must not wait for writeback.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
 
-/// The daemon goes after nearly everything else: without it no dirty page can be written.
+/// The OOM killer takes the daemon after nearly everything else, because no dirty page can be written without it.
 const OOM_SCORE_ADJ: &str = "-900";
 
-/// Open files wanted: RocksDB's tables, the data area, one descriptor per command.
+/// Wanted limit of open files: RocksDB's tables, the data area, one descriptor per command.
 const OPEN_FILES_WANTED: libc::rlim_t = 65536;
 
-/// Only root may read what is in a volume.
+/// Makes new files private: only root may read the files of a volume.
 pub fn make_private_files() {
     // SAFETY: umask only sets a number.
     unsafe { libc::umask(0o077) };
 }
 
-/// The process's name in `ps` and in the kernel's messages; 15 bytes of it are kept.
+/// Sets the process's name in `ps` and in the kernel's messages. The kernel keeps 15 bytes.
 pub fn set_name(name: &CStr) {
     // SAFETY: the name ends with NUL and is copied.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// Local times are asked for when the zone's file is out of reach.
+/// Reads the time zone now, because its file is out of reach when local times are needed.
 fn read_time_zone() {
     // SAFETY: no other thread exists that could change the environment.
     unsafe { tzset() };
 }
 
 unsafe extern "C" {
-    /// POSIX; the crate libc leaves it out for Linux.
+    /// A POSIX function that the crate libc does not declare for Linux.
     fn tzset();
 }
 
-/// Prepares the daemon's process, before any thread exists: threads inherit all of it.
+/// Prepares the daemon's process before any thread exists, because threads inherit these settings.
 pub fn prepare() {
     make_private_files();
     set_name(c"oncefs");
-    // A working directory would be in use for as long as the volume is mounted. All paths are absolute.
+    // The working directory would stay in use for as long as the volume is mounted. All paths are absolute.
     warn_if("leave the working directory", std::env::set_current_dir("/"));
     keep_from_dumps();
-    // A log that nobody reads any more must not end the daemon, nor a limit on the size of files: both are errors of
-    // the write, which is told to who asked for it.
+    // A closed log pipe or a limit on file sizes must not end the daemon. Both become errors of the write, which its
+    // caller gets.
     for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
         // SAFETY: SIG_IGN is a valid disposition.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -62,7 +62,7 @@ fn warn_if(doing: &str, result: io::Result<()>) {
     }
 }
 
-/// The volume's key and everybody's data are in memory: no core file, and only root's debuggers get at it.
+/// Forbids core files, and debuggers except root's: the volume's key and the data of all users are in memory.
 pub fn keep_from_dumps() {
     // SAFETY: prctl with integer arguments.
     let forbidden = check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) });
@@ -100,7 +100,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Starts a session of its own, so that the terminal's end is not the daemon's.
+/// Starts a new session, so that the daemon does not end with the terminal.
 pub fn leave_terminal() -> io::Result<()> {
     // SAFETY: setsid has no arguments.
     if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -1,9 +1,9 @@
-//! Signals: those that ask a process to end, and the one of a closed pipe.
+//! Signals that ask a process to end, and the signal of a closed pipe.
 
 use std::io;
 use std::time::Duration;
 
-/// A command whose output is not read any more (`oncefs stats | head`) ends like any other Unix command.
+/// Makes a command whose output is no longer read (`oncefs stats | head`) end like any other Unix command.
 pub fn end_on_closed_pipe() {
     // SAFETY: SIG_DFL is a valid disposition.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
@@ -12,14 +12,14 @@ pub fn end_on_closed_pipe() {
 /// The signals that ask the daemon to end.
 const END_SIGNALS: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Keeps the signals that end a command back from this thread until it is dropped, so that what is done meanwhile is
-/// done as a whole. A command of one thread only: others would still take them.
+/// Blocks the signals that end a command in this thread until dropped, so that the work meanwhile is completed. Only
+/// for a command with one thread, because other threads would still receive them.
 pub struct Uninterrupted {
     before: libc::sigset_t,
 }
 
 impl Uninterrupted {
-    /// From here on.
+    /// Blocks the signals from here on.
     pub fn begin() -> Self {
         let set = end_signals();
         // SAFETY: a signal set is plain data; the call fills it, and both outlive it.
@@ -33,7 +33,7 @@ impl Uninterrupted {
 
 impl Drop for Uninterrupted {
     fn drop(&mut self) {
-        // SAFETY: the set was filled by the call that it came from. What came meanwhile is delivered by this call.
+        // SAFETY: the set was filled by the call that it came from. This call delivers the signals that came meanwhile.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }
@@ -50,7 +50,7 @@ fn end_signals() -> libc::sigset_t {
     }
 }
 
-/// The signals that ask the daemon to end, kept back from all threads that are started after this.
+/// The signals that ask the daemon to end, blocked in all threads that are started after this.
 pub struct EndSignals {
     set: libc::sigset_t,
 }
@@ -64,7 +64,7 @@ impl EndSignals {
         Self { set }
     }
 
-    /// Waits for one of them, at most for `timeout`. Its name, if one came.
+    /// Waits for one of them, at most for `timeout`. Returns its name, if one came.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<&'static str> {
         loop {
             let signal = match timeout {
@@ -84,7 +84,8 @@ impl EndSignals {
         }
     }
 
-    /// Ends this process with `code` as soon as one of them comes, after saying so. For commands that lose nothing by it.
+    /// Prints a message and ends this process with `code` as soon as one of them comes. For commands that lose nothing
+    /// by it.
     pub fn end_process(self, said: &'static str, code: u8) -> io::Result<()> {
         let wait = move || {
             if self.wait(None).is_some() {
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn a_signal_that_comes_meanwhile_waits() {
         let uninterrupted = Uninterrupted::begin();
-        // SAFETY: raise takes an integer. The signal is for this thread, and kept back.
+        // SAFETY: raise takes an integer. The signal is for this thread, and blocked.
         assert_eq!(unsafe { libc::raise(libc::SIGHUP) }, 0);
         let signals = EndSignals { set: end_signals() };
         assert_eq!(signals.wait(Some(Duration::ZERO)), Some("SIGHUP"), "it is pending");

@@ -1,6 +1,6 @@
-//! The committer: decides when a group is committed, and answers everybody who waits for it, fsync above all. A single
-//! caller commits by itself: handing a commit over and its answer back costs two wake-ups, more than half of the time of a
-//! small one.
+//! The committer: decides when a group is committed, and answers all callers that wait for it, fsync above all. A
+//! single caller commits inline: handing over a commit and its answer costs two wake-ups, more than half of the time of
+//! a small commit.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -9,19 +9,19 @@ use crate::Result;
 use crate::background::signals::{CommitRequest, Done};
 use crate::core::Core;
 
-/// A group is committed at the latest so long after its first change.
+/// A group is committed at the latest this long after its first change.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);
-/// And when nothing was published for so long: sync(2) never reaches a FUSE daemon.
+/// It is also committed after this long without a publication: sync(2) never reaches a FUSE daemon.
 pub const COMMIT_AFTER_QUIET: Duration = Duration::from_millis(100);
-/// How often the committer looks at the clock while a group is open.
+/// How often the committer checks the clock while a group is open.
 const TICK: Duration = Duration::from_millis(25);
-/// How often a volume looks after the host's free space and its own memory.
+/// How often a volume checks the host's free space and its own memory.
 pub const IDLE_TICK: Duration = Duration::from_secs(1);
-// A quiet volume is committed before the longest wait ends, and the clock is looked at often enough to see that.
+// A quiet volume is committed before the longest wait ends, and the clock is checked often enough for that.
 const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
 const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
 
-/// What the committer's thread does until the volume is closed.
+/// The work of the committer's thread until the volume is closed.
 pub fn run_committer(core: &Core) {
     let mut looked_around = Instant::now();
     loop {
@@ -49,8 +49,8 @@ pub fn run_committer(core: &Core) {
 }
 
 impl Core {
-    /// See [`crate::Store::barrier`]. A caller that nobody forestalls commits by itself; those who come meanwhile are
-    /// answered together, by the committer.
+    /// See [`crate::Store::barrier`]. The first waiter commits inline. Waiters that come meanwhile are answered
+    /// together, by the committer.
     pub fn barrier(&self, done: Done) {
         if !self.signals.begin_commit() {
             return self.signals.barrier(done);
@@ -61,7 +61,7 @@ impl Core {
     }
 }
 
-/// Commits, and tells everybody who waits for it.
+/// Commits, and notifies all waiters.
 pub fn answer(core: &Core, barriers: Vec<Done>) {
     let result = core.commit();
     if let Err(error) = &result

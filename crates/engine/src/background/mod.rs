@@ -1,4 +1,4 @@
-//! The threads beside a volume's callers, and the signals that wake them.
+//! The background threads of a volume, and the signals that wake them.
 
 pub mod committer;
 pub mod room;

@@ -1,10 +1,10 @@
-//! Room for changes in the log and in memory: who publishes waits here until groups and checkpoints have made some.
+//! Room for changes in the log and in memory: publishers wait here until groups and checkpoints have made room.
 //!
-//! The rule: nobody waits with a lock that a commit or a checkpoint may need, directly or through a third. Those are the
-//! locks from the log on inwards, and that of checkpoints; the locks of inodes are among them, because a change in pieces
-//! holds off the commit and takes an inode's lock to end. So room is waited for at the beginning of a change, and its
-//! publications never wait. A map's lock may be held: neither committer nor checkpointer takes one. How far a group may
-//! exceed its bound by the changes under way is claimed beforehand (`commit/log_room.rs`).
+//! The rule: no thread waits with a lock that a commit or a checkpoint may need, directly or through a third thread.
+//! These are the locks from the log on inwards, and that of checkpoints. The locks of inodes are among them, because a
+//! change in pieces holds off the commit and takes an inode's lock to end. So a change waits for room at its beginning,
+//! and its publications never wait. A map's lock may be held, because neither committer nor checkpointer takes one. The
+//! amount by which changes under way may exceed a group's bound is claimed beforehand (`commit/log_room.rs`).
 
 use crate::Result;
 use crate::background::signals::{Awaited, Ended};
@@ -14,7 +14,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::sync::{RoomHeld, assert_may_wait_for_room};
 
 impl Core {
-    /// As `wait_for_room`, for a change of a program that publishes records.
+    /// Like `wait_for_room`, for a change of a program that publishes records.
     pub fn wait_for_program_room(&self) {
         if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {
             self.foreground.serve(|| self.wait_for_room());
@@ -26,8 +26,8 @@ impl Core {
         self.wait_for_room_within(2 * self.journal.dirty_bytes_max());
     }
 
-    /// As `wait_for_room`, for work in the background: it stops early enough that no request of a program
-    /// has to wait until what it left is checkpointed.
+    /// Like `wait_for_room`, for background work: it stops early enough that no request of a program has to wait until
+    /// the changes of background work are checkpointed.
     pub fn wait_for_background_room(&self) {
         self.wait_for_room_within(self.journal.dirty_bytes_max());
     }
@@ -35,11 +35,11 @@ impl Core {
     fn wait_for_room_within(&self, dirty_bytes_max: u64) {
         assert_may_wait_for_room();
         loop {
-            // Counted before the look: what ends after it is not missed.
+            // Counted before the check, so that no end after it is missed.
             let ended = self.signals.ended();
             let Some(awaited) = self.lacks_room_for_changes(dirty_bytes_max) else { return };
             let is_over = self.health.failure().is_some() || !self.signals.wait_for_end(awaited, ended);
-            // On a volume that failed there never is room, and what asks for it is refused.
+            // A failed volume never has room, and its callers are refused.
             if is_over {
                 return;
             }
@@ -60,18 +60,18 @@ impl Core {
         }
     }
 
-    /// Tells those who wait for room that a group was taken.
+    /// Notifies waiters for room that a group was taken.
     pub fn group_taken(&self) {
         self.signals.note_end(Ended { groups: 1, ..Ended::default() });
     }
 
-    /// Tells those who wait for room that a checkpoint ended.
+    /// Notifies waiters for room that a checkpoint ended.
     pub fn checkpoint_ended(&self) {
         self.signals.note_end(Ended { checkpoints: 1, ..Ended::default() });
     }
 
-    /// Tells those who wait for room that a commit or a checkpoint failed: they go on, rather than wait for what may never
-    /// come. If the volume failed with it, what they ask for is refused.
+    /// Notifies waiters for room that a commit or a checkpoint failed. They continue, because the room may never come.
+    /// If the volume failed with it, their changes are refused.
     pub fn tell_failure<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|_| self.signals.note_end(Ended { failures: 1, ..Ended::default() }))
     }
@@ -85,16 +85,16 @@ pub struct RoomInLog<'a> {
 }
 
 impl Core {
-    /// Claims room in the log for a change, and waits for it. A map's lock may be held. So whoever has claimed room takes
-    /// no map's lock: somebody who waits here may hold it.
+    /// Claims room in the log for a change, and waits for it. The caller may hold a map's lock. So a thread that has
+    /// claimed room takes no map's lock, because the lock's holder may be waiting here.
     ///
-    /// On a volume without threads, one that failed, and one that is being closed, nothing makes room, and the claim is
+    /// On a volume without threads, one that failed, or one that is being closed, nothing makes room, and the claim is
     /// only counted.
     pub fn claim_log_room(&self, bytes: GroupBytes) -> RoomInLog<'_> {
         self.claim_log_room_for(bytes, RoomFor::Other(self.journal.bounds().claim_of(bytes)))
     }
 
-    /// As `claim_log_room`, for a change of a range: all of them together leave some room to others.
+    /// Like `claim_log_room`, for a change of a range: all of these together leave some room for other changes.
     pub fn claim_log_room_for_range(&self, bytes: GroupBytes) -> RoomInLog<'_> {
         let bounds = self.journal.bounds();
         self.claim_log_room_for(bytes, RoomFor::Range(bounds.claim_of(bytes).min(bounds.ranges_bytes_max())))
@@ -111,7 +111,7 @@ impl Core {
 
     fn wait_for_log_room(&self, room: &LogRoom, claim: RoomFor) {
         loop {
-            // Counted before the look: what ends after it is not missed.
+            // Counted before the check, so that no end after it is missed.
             let ended = self.signals.ended();
             if room.try_claim(claim) {
                 return;

@@ -8,41 +8,41 @@ use crate::commit::log::Journal;
 use crate::sync::{AtomicBool, Condvar, LockRank, Mutex, as_another_thread};
 use crate::{Error, MapId, Result};
 
-/// Called once when what was published before is durable, or cannot become so.
+/// Called once, when earlier publications are durable or cannot become so.
 pub type Done = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// The committer of a volume without threads: called on the thread that published, after each publication at which the
-/// group could be taken. It makes the commit that it gets, or leaves it. It runs under the locks of the publisher, so
-/// it can do nothing else to the volume.
+/// The committer of a volume without threads. It is called on the publishing thread, after each publication at which
+/// the group could be taken, and either makes the given commit or not. It runs under the publisher's locks, so it can
+/// do nothing else to the volume.
 pub type Committer = Box<dyn Fn(&dyn Fn() -> Result<()>) + Send + Sync>;
 
 #[derive(Default)]
 struct Requests {
     barriers: Vec<Done>,
     commit: bool,
-    /// Whether a caller commits by itself.
+    /// Whether a caller is committing inline.
     is_caller_committing: bool,
     checkpoint: bool,
     worker: bool,
     detached: VecDeque<MapId>,
-    /// Whether the reclaimer has a map in hand.
+    /// Whether the reclaimer is freeing a map.
     reclaiming: bool,
-    /// Whether there are threads that commit and checkpoint.
+    /// Whether threads commit and checkpoint.
     has_threads: bool,
     ended: Ended,
     stop: bool,
 }
 
-/// What ended since the volume was opened.
+/// Events that ended since the volume was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Groups that were taken: their memory is free for the next one.
+    /// Groups that were taken, which frees their memory for the next one.
     pub groups: u64,
     /// Checkpoints.
     pub checkpoints: u64,
     /// Commits and checkpoints that failed.
     pub failures: u64,
-    /// Claims of room in the log, while somebody waited for one.
+    /// Claims of log room given back while a thread waited for one.
     pub claims: u64,
 }
 
@@ -51,9 +51,9 @@ pub struct Ended {
 pub enum Awaited {
     /// The current group.
     Group,
-    /// A checkpoint: a further one, or the one under way.
+    /// A checkpoint: a new one, or the running one.
     Checkpoint {
-        /// Whether it takes a further one.
+        /// Whether a new one is needed.
         asks: bool,
     },
 }
@@ -70,7 +70,7 @@ pub struct Signals {
     driver: Option<Committer>,
 }
 
-/// What the committer was woken for.
+/// Why the committer was woken.
 pub struct CommitRequest {
     /// The callers that wait for it.
     pub barriers: Vec<Done>,
@@ -81,7 +81,7 @@ pub struct CommitRequest {
 }
 
 impl Signals {
-    /// Signals of a volume whose groups a driver commits; None: a thread does.
+    /// Signals of a volume whose groups a driver commits. None: a thread does.
     pub fn new(driver: Option<Committer>) -> Self {
         Self {
             requests: Mutex::new(LockRank::Leaf, Requests::default()),
@@ -95,12 +95,12 @@ impl Signals {
         }
     }
 
-    /// Something was published. A committer's thread that sleeps starts to watch the clock. A driver may `commit` at
-    /// once, unless a change that belongs into one group is half published.
+    /// Learns of a publication. A sleeping committer's thread starts to watch the clock. A driver may `commit` at once,
+    /// unless a change that belongs into one group is half published.
     pub fn published(&self, journal: &Journal, commit: &dyn Fn() -> Result<()>) {
         if let Some(driver) = &self.driver {
             if journal.is_gate_free() {
-                // The driver stands for the committer's thread, which holds no lock of the publishing one.
+                // The driver acts as the committer's thread, which holds none of the publisher's locks.
                 as_another_thread(|| driver(commit));
             }
         } else if self.committer_sleeps.swap(false, Ordering::AcqRel) {
@@ -109,7 +109,7 @@ impl Signals {
         }
     }
 
-    /// Asks for a commit and to be told when it is done.
+    /// Asks for a commit and for a call when it is done.
     pub fn barrier(&self, done: Done) {
         let mut requests = self.requests.lock();
         if requests.stop {
@@ -120,8 +120,8 @@ impl Signals {
         self.committer.notify_one();
     }
 
-    /// Whether a caller that wants a commit is to make it by itself: no other caller does, and nobody waits for the
-    /// committer. Handing it over would cost two wake-ups. It says when it is done by [`Signals::end_commit`].
+    /// Whether a caller that wants a commit makes it inline: if no other caller does, and no caller waits for the
+    /// committer. A handover would cost two wake-ups. The caller reports the end by [`Signals::end_commit`].
     pub fn begin_commit(&self) -> bool {
         let mut requests = self.requests.lock();
         let is_free = requests.barriers.is_empty() && !requests.is_caller_committing;
@@ -130,19 +130,19 @@ impl Signals {
         is_begun
     }
 
-    /// The caller's commit is done. The committer makes the next, for those who came meanwhile.
+    /// Ends the caller's commit. The committer makes the next one, for callers that came meanwhile.
     pub fn end_commit(&self) {
         let mut requests = self.requests.lock();
         assert!(requests.is_caller_committing, "a commit ends that no caller has begun");
         requests.is_caller_committing = false;
     }
 
-    /// There are threads from now on that commit and checkpoint.
+    /// Learns that threads commit and checkpoint from now on.
     pub fn threads_start(&self) {
         self.requests.lock().has_threads = true;
     }
 
-    /// What ended so far, for [`Signals::wait_for_end`].
+    /// The events counted so far, for [`Signals::wait_for_end`].
     pub fn ended(&self) -> Ended {
         self.requests.lock().ended
     }
@@ -165,7 +165,7 @@ impl Signals {
         requests.has_threads && !requests.stop && requests.ended.failures == seen.failures
     }
 
-    /// Something ended: those who waited for it look again.
+    /// Counts ended events, and makes their waiters check again.
     pub fn note_end(&self, ended: Ended) {
         let mut requests = self.requests.lock();
         let Ended { groups, checkpoints, failures, claims } = requests.ended;
@@ -178,7 +178,7 @@ impl Signals {
         self.ended.notify_all();
     }
 
-    /// Waits for a request, at most `timeout`; `sleep`: nothing is published, so a publication wakes it too.
+    /// Waits for a request, at most `timeout`. `sleep`: no group is open, so a publication ends the wait too.
     pub fn next_commit(&self, timeout: Duration, sleep: bool) -> CommitRequest {
         let mut requests = self.requests.lock();
         self.committer_sleeps.store(sleep, Ordering::Release);
@@ -197,7 +197,7 @@ impl Signals {
         self.checkpointer.notify_one();
     }
 
-    /// Whether a checkpoint is asked for that has not begun.
+    /// Whether a checkpoint is requested that has not begun.
     #[cfg(all(test, not(feature = "schedules")))]
     pub fn is_checkpoint_wanted(&self) -> bool {
         self.requests.lock().checkpoint
@@ -213,7 +213,7 @@ impl Signals {
         !requests.stop
     }
 
-    /// A map was detached: its blocks are to be freed.
+    /// Learns that a map was detached: its blocks have to be freed.
     pub fn detached(&self, map: MapId) {
         self.requests.lock().detached.push_back(map);
         self.reclaimer.notify_one();
@@ -230,7 +230,7 @@ impl Signals {
         next
     }
 
-    /// There is something for the out-of-line worker.
+    /// Tells the out-of-line worker that it has work.
     pub fn wake_worker(&self) {
         self.requests.lock().worker = true;
         self.worker.notify_one();

@@ -1,15 +1,15 @@
-//! What background threads do, one step at a time, for callers that drive an open volume by hand: explorers, fuzzers,
-//! tests.
+//! The steps of the background threads, one at a time, for callers that drive an open volume by hand: explorers,
+//! fuzzers, tests.
 
 use std::time::Duration;
 
 use crate::Result;
 use crate::core::Core;
 
-/// A step of the work in the background.
+/// A step of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundStep {
-    /// Brings what the log holds to its place.
+    /// Brings the log's changes to their place.
     Checkpoint,
     /// Frees one deleted file.
     Reclaim,
@@ -23,28 +23,28 @@ pub enum BackgroundStep {
     MergeHints,
     /// Looks for stale hints in one page of the disk level.
     SweepHints,
-    /// Deduplicates at most so many blocks out of line.
+    /// Deduplicates at most this many blocks out of line.
     Revisit {
-        /// Upper bound of the blocks looked at.
+        /// Upper bound of the visited blocks.
         blocks_max: u64,
     },
     /// One turn of the work that ranks files.
     Rank,
-    /// Works on what reads and writes noticed of bad blocks.
+    /// Handles bad blocks that reads and writes noticed.
     Repair,
-    /// Goes on with the scrub, or begins a pass, by at most so many blocks.
+    /// Continues the scrub, or begins a pass, by at most this many blocks.
     Scrub {
         /// Upper bound of the blocks read.
         blocks_max: u64,
     },
     /// Saves the skipped buffer.
     SaveSkipped,
-    /// What is done when a volume is closed.
+    /// The work of closing a volume.
     LeaveCleanly,
 }
 
 impl Core {
-    /// Does it once. True: there was something to do, and may be more.
+    /// Does it once. True: it did something, and there may be more.
     pub(crate) fn run(&self, step: BackgroundStep) -> Result<bool> {
         match step {
             BackgroundStep::Checkpoint => self.checkpoint().map(|()| false),

@@ -1,5 +1,5 @@
-//! The background threads: committer, checkpointer, reclaimer (which also punches holes), out-of-line worker.
-//! Decisions are made elsewhere; this file only says which thread runs when.
+//! The background threads: committer, checkpointer, reclaimer (which also punches holes), out-of-line worker. Other
+//! modules make the decisions. This file only says which thread runs when.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,12 +10,12 @@ use crate::core::Core;
 use crate::sync::{LockRank, Mutex};
 use crate::{Error, Result};
 
-/// Holes are punched when nothing was published for so long.
+/// Holes are punched after this long without a publication.
 const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
-// Holes are punched only after what freed their blocks was committed.
+// Holes are punched only after the release of their blocks was committed.
 const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < PUNCH_AFTER_QUIET.as_millis());
 
-/// What a thread does until the volume is closed.
+/// The work of a thread until the volume is closed.
 type Work = fn(&Core);
 /// Starts a thread of this name.
 type Spawn<'a> = &'a dyn Fn(&str, &Arc<Core>, Work) -> Result<JoinHandle<()>>;
@@ -33,12 +33,12 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// Starts them: all, or on an error none.
+    /// Starts them: all of them, or none on an error.
     pub fn start(core: &Arc<Core>) -> Result<Self> {
         Self::start_by(core, &spawn)
     }
 
-    /// If one cannot be started, those before it end: they would go on with a volume that is not open.
+    /// If one cannot be started, those started before end: they would work on a volume that is not open.
     fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
         let threads = Self { handles: Mutex::new(LockRank::Thread, Vec::new()) };
         core.signals.threads_start();
@@ -106,7 +106,7 @@ fn run_worker(core: &Core) {
     }
 }
 
-// Under `schedules` every lock asks a scheduler, and here is none.
+// Under `schedules`, every lock needs a scheduler, which these tests lack.
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {

@@ -1,9 +1,9 @@
-//! How often a volume keeps what all its files depend on.
+//! How many copies a volume keeps of the structures that all its files depend on.
 
-/// How many copies a volume keeps of what all its files depend on.
+/// How many copies a volume keeps of the structures that all its files depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
-    /// One of each record file; the superblock is kept twice all the same.
+    /// One of each record file. The superblock still has two.
     One,
     /// Two of everything.
     Two,
@@ -18,7 +18,7 @@ impl Copies {
         }
     }
 
-    /// The copies of that number; None: the volume leaves it to its profile.
+    /// The copies with this number. None: the volume leaves it to its profile.
     pub fn from_number(number: u8) -> Option<Self> {
         [Self::One, Self::Two].into_iter().find(|copies| copies.number() == number)
     }

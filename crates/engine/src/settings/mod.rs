@@ -1,4 +1,4 @@
-//! What can be set for a mount, and the profiles' values.
+//! The settings of a mount, and the profiles' values.
 
 pub(crate) mod copies;
 pub(crate) mod profile;

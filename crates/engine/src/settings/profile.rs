@@ -1,4 +1,4 @@
-//! Profiles: named sets of settings, one chosen when a volume is made, another if need be for one mount.
+//! Profiles: named sets of settings. One is chosen when a volume is made, and another may be chosen for a mount.
 
 /// A named set of settings (`docs/profiles.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,25 +1,25 @@
-//! What a profile shares in the end, for those who have no volume: what `oncefs estimate` goes by.
+//! What a profile shares in the end, without a volume: the basis of `oncefs estimate`.
 
 use oncefs_dedup::{FilePolicy, Rank, Ranks, ShareLimit, effective_policy};
 
 use super::profile::Profile;
 use super::values::Settings;
 
-/// What a volume of a profile shares once its worker has nothing left to do.
+/// What a volume of a profile shares once its worker has no work left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// What limits the sharing of a file: of one that was not ranked yet, or where those share nothing, of a cold one.
+    /// The limit of a file's sharing: of an unranked file, or, if these share nothing, of a cold one.
     pub limit: ShareLimit,
-    /// Whether a file shares nothing before it was ranked.
+    /// Whether a file shares nothing before it is ranked.
     pub waits_for_rank: bool,
-    /// Hints name one content in so many.
+    /// Hints name one content in this many.
     pub hint_sample: u32,
-    /// Whether hints that do not fit into memory are kept on disk; otherwise they are forgotten.
+    /// Whether hints that do not fit into memory are kept on disk. Otherwise they are dropped.
     pub keeps_hints: bool,
 }
 
 impl Sharing {
-    /// That of a profile as it is.
+    /// The sharing of a profile with its own settings.
     pub fn of(profile: Profile) -> Self {
         // None of it depends on the memory.
         let settings = Settings::of(profile, 0);

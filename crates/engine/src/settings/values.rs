@@ -1,6 +1,6 @@
-//! What can be set for one mount: the profile's values, then what `mount -o` names, and most of it again by
-//! `oncefs tune` while the volume is in use. One table (`table`) has every name, its range and its meaning. [`Tuning`]
-//! holds the settings of an open volume, with lock-free copies of those that every request asks for.
+//! The settings of a mount: the profile's values, then those given with `mount -o`. Most can be changed by `oncefs
+//! tune` while the volume is in use. One table (`table`) has every name, its range and its meaning. [`Tuning`] holds
+//! the settings of an open volume, with lock-free copies of those that every request reads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,15 +18,16 @@ mod table;
 use table::{FORMER_NAMES, SETTINGS};
 
 const MIB: u64 = 1 << 20;
-/// Memory for hints where 3.5 MB must hold all of dedup (SmartDedup, section 4): the allocator's waste comes on top.
+/// Memory for hints when 3.5 MB must hold all of dedup (SmartDedup, section 4). The allocator's overhead is not
+/// included.
 const SMALL_HINT_BYTES: u64 = 2900 << 10;
 /// Memory for hints, as a share of the whole: sixteenths.
 const HINT_PARTS: u64 = 6;
 /// Memory for sampled hints follows the data area: 32 MiB for each TiB.
 const BLOCKS_PER_HINT_BYTE: u64 = 8;
-/// And is not less than this: a small volume is not worth losing duplicates to save less.
+/// The minimum: on a small volume, saving less memory is not worth lost duplicates.
 const SAMPLED_HINT_BYTES_MIN: u64 = MIB;
-/// One content of so many is named, on average one block in each 256 KiB, from which runs are extended.
+/// One content in this many has a hint, on average one block in each 256 KiB, from which runs are extended.
 const SAMPLED_CONTENTS: u32 = 64;
 
 /// Which requests are looked up as they are written.
@@ -51,19 +52,19 @@ pub enum FingerprintMode {
     Auto,
 }
 
-/// When the bytes of a stored block are compared with its tag, the scrub aside.
+/// When the bytes of a stored block are compared with its tag, apart from the scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// Only before a block becomes the target of a comparison.
     Off,
     /// Whenever it is read from the data area.
     Read,
-    /// Also before it gets its second reference: what would be dropped for a rotten block is kept.
+    /// Also before it gets its second reference, so that good data is not dropped in favour of a rotten block.
     Share,
 }
 
 impl Verify {
-    /// Whether every block that is read is compared.
+    /// Whether every block is compared when it is read.
     pub fn covers_reads(self) -> bool {
         self != Self::Off
     }
@@ -85,7 +86,7 @@ pub struct Settings {
     pub run_blocks_min: Option<u32>,
     /// The budget of each file; None: no limit.
     pub slowdown: Option<Slowdown>,
-    /// What ranks of files change of that.
+    /// How ranks of files change that.
     pub ranks: Ranks,
     /// The CPUs' busy share in percent above which the share of requests falls; 100: never.
     pub cpu_percent_max: u64,
@@ -93,48 +94,48 @@ pub struct Settings {
     pub fingerprints: FingerprintMode,
     /// Bound of the memory level.
     pub hint_bytes: u64,
-    /// The bound follows the data area ([`Settings::follow_data`]) up to so much; None: it was set.
+    /// The largest bound if it follows the data area ([`Settings::follow_data`]). None: it was set explicitly.
     pub hint_bytes_by_data_max: Option<u64>,
-    /// Leading bits of a tag that make a group; None: as many as the hints need.
+    /// Leading bits of a tag that form a group. None: as many as the hints need.
     pub prefix_bits: Option<u32>,
-    /// What leaves the memory level.
+    /// Which hints leave the memory level.
     pub eviction: Eviction,
-    /// One content of so many, chosen by its tag, enters the hint store; 1: every one.
+    /// One content in this many, chosen by its tag, enters the hint store. 1: every one.
     pub hint_sample: u32,
     /// Whether hints that leave memory are kept on disk.
     pub disk_level: bool,
-    /// Bound of the skipped buffer; 0 where no worker empties it.
+    /// Bound of the skipped buffer. 0 if no worker empties it.
     pub skipped_bytes: u64,
     /// How often the skipped buffer is checkpointed.
     pub skipped_checkpoint: Duration,
     /// When the worker runs.
     pub worker: Mode,
-    /// At which hours of the week.
+    /// The hours of the week at which it may run.
     pub schedule: Schedule,
-    /// How many blocks the worker looks at in a minute at most; 0: any number.
+    /// Most blocks that the worker visits per minute. 0: no limit.
     pub worker_blocks_per_minute: u64,
-    /// Idle means: no request for so long.
+    /// The volume is idle after this long without a request.
     pub idle_after: Duration,
-    /// At this charge of the battery and below nothing is deduplicated.
+    /// Deduplication is off at or below this battery charge.
     pub battery_percent_min: u64,
     /// When stored blocks are verified.
     pub verify: Verify,
-    /// Blocks with more references are kept twice; 0: none.
+    /// Blocks with more references than this get a replica. 0: none.
     pub replicate_refs_above: u64,
     /// How many copies are kept of the record files.
     pub copies: Copies,
     /// When files are ranked, and how.
     pub rank_rule: RankRule,
-    /// How far the clock by which files are ranked is ahead of the machine's.
+    /// How far the clock for ranking files is ahead of the machine's.
     pub rank_clock_offset_seconds: i64,
-    /// The profile that they begin with.
+    /// The profile that the settings started from.
     pub profile: Profile,
-    /// The memory that the profile shares out.
+    /// The memory that the profile divides.
     pub memory_bytes_max: u64,
 }
 
 impl Settings {
-    /// The settings of a profile in so much memory.
+    /// The settings of a profile with this much memory.
     pub fn of(profile: Profile, memory_bytes_max: u64) -> Self {
         let lrlfs = Self {
             inline: Inline::All,
@@ -167,7 +168,7 @@ impl Settings {
         };
         let two_levels = Self { inline: Inline::Adaptive, disk_level: true, skipped_bytes: MIB / 2, ..lrlfs.clone() };
         let desktop = Self {
-            // A look-up costs little: what it finds decides what follows.
+            // A look-up is cheap, and its result decides the rest.
             rule: Rule { floor: 1.0, ..Rule::PROBING },
             slowdown: Some(Slowdown(100)),
             ranks: Ranks::On,
@@ -210,21 +211,21 @@ impl Settings {
         }
     }
 
-    /// The data area has so many blocks: the memory level gets what is due to it, unless that was set.
+    /// Adapts the memory level to a data area of this many blocks, unless its bound was set explicitly.
     pub fn follow_data(&mut self, data: Blocks) {
         if let Some(bytes_max) = self.hint_bytes_by_data_max {
             self.hint_bytes = (data.0 / BLOCKS_PER_HINT_BYTE).max(SAMPLED_HINT_BYTES_MIN).min(bytes_max);
         }
     }
 
-    /// The profile's own settings on a data area of so many blocks.
+    /// The profile's own settings for a data area of this many blocks.
     pub fn of_profile(&self, data: Blocks) -> Self {
         let mut own = Self::of(self.profile, self.memory_bytes_max);
         own.follow_data(data);
         own
     }
 
-    /// What they say of all files.
+    /// The part of the settings that concerns all files.
     pub fn mount_policy(&self) -> MountPolicy {
         MountPolicy { ranks: self.ranks, run_blocks_min: self.run_blocks_min, slowdown: self.slowdown }
     }
@@ -234,7 +235,7 @@ impl Settings {
         self.ranks != Ranks::Off
     }
 
-    /// Sets one of them by name. `is_live`: on a mounted volume, where some are fixed.
+    /// Changes a setting by name. `is_live`: on a mounted volume, where some are fixed.
     pub fn set(&mut self, name: &str, value: &str, is_live: bool) -> Result<()> {
         let name = current_name(name);
         let setting = SETTINGS.iter().find(|setting| setting.name == name).ok_or_else(|| {
@@ -266,12 +267,12 @@ pub fn descriptions() -> impl Iterator<Item = (&'static str, String, &'static st
     SETTINGS.iter().map(|setting| (setting.name, setting.range(), setting.what, setting.live))
 }
 
-/// The name of a setting today, for one that may be a former name.
+/// The present name of a setting, given its present or a former name.
 pub fn current_name(name: &str) -> &str {
     FORMER_NAMES.iter().find(|(former, _)| *former == name).map_or(name, |(_, current)| current)
 }
 
-/// Whether there is a setting of that name, or was under that former name.
+/// Whether a setting has this name, or had it formerly.
 pub fn is_setting(name: &str) -> bool {
     let name = current_name(name);
     SETTINGS.iter().any(|setting| setting.name == name)
@@ -280,7 +281,7 @@ pub fn is_setting(name: &str) -> bool {
 #[cfg(test)]
 mod tests;
 
-/// What is set for this mount.
+/// The settings of a mount.
 pub struct Tuning {
     settings: Mutex<Settings>,
     /// Held while settings change.
@@ -310,7 +311,7 @@ impl Tuning {
         self.settings.lock().clone()
     }
 
-    /// Asks something of the settings. `ask` takes no lock.
+    /// Reads the settings. `ask` takes no lock.
     pub fn with<T>(&self, ask: impl FnOnce(&Settings) -> T) -> T {
         ask(&self.settings.lock())
     }
@@ -320,7 +321,7 @@ impl Tuning {
         self.changing.lock()
     }
 
-    /// Requests follow these settings from now on, as far as they look at copies.
+    /// Makes requests follow these settings from now on, as far as they read the copies.
     pub fn follow(&self, settings: &Settings) {
         self.verifies_reads.store(settings.verify.covers_reads(), Relaxed);
         self.verifies_shares.store(settings.verify.covers_shares(), Relaxed);
@@ -350,7 +351,7 @@ impl Tuning {
         self.ranks_files.load(Relaxed)
     }
 
-    /// How far the clock of ranks is ahead of the machine's.
+    /// How far the clock for ranks is ahead of the machine's.
     pub fn rank_clock_offset_seconds(&self) -> i64 {
         self.rank_clock_offset_seconds.load(Relaxed).cast_signed()
     }
@@ -358,7 +359,7 @@ impl Tuning {
 
 #[cfg(test)]
 impl Tuning {
-    /// Whether nobody holds the settings for longer than `time`.
+    /// Whether no thread holds the settings for longer than `time`.
     #[cfg(not(feature = "schedules"))]
     pub fn is_free_within(&self, time: std::time::Duration) -> bool {
         self.settings.try_lock_for(time).is_some()

@@ -1,4 +1,4 @@
-//! What an open volume counts: events, and the blocks and times of each stage of a block's life.
+//! The statistics of an open volume: events, and the blocks and times of each stage of a block's life.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -16,15 +16,15 @@ pub enum Stage {
     Receive,
     /// Tags (and fingerprints, when eager) of the batch.
     Tag,
-    /// The hint store is asked.
+    /// The hint store is queried.
     Lookup,
     /// Hints become runs; runs below `run_blocks_min` are refused.
     Decide,
-    /// The block table agrees, references are taken.
+    /// The block table agrees, and references are taken.
     Confirm,
-    /// What is left is written to free runs of the data area.
+    /// The rest is written to free runs of the data area.
     Place,
-    /// The extents are published, what they replaced is released.
+    /// The extents are published, and their former targets are released.
     Map,
     /// A group of changes becomes durable.
     Commit,
@@ -49,7 +49,7 @@ impl Stage {
         Stage::Read,
     ];
 
-    /// What happens in it.
+    /// What happens in this stage.
     pub fn meaning(self) -> &'static str {
         match self {
             Stage::Receive => "A write arrives and is cut into whole blocks.",
@@ -83,7 +83,7 @@ impl Stage {
 }
 
 const _: () = {
-    // What was counted of a stage is found by the stage's number.
+    // A stage's counts are found by the stage's number.
     let mut place = 0;
     while place < Stage::ALL.len() {
         assert!(Stage::ALL[place] as usize == place);
@@ -91,10 +91,10 @@ const _: () = {
     }
 };
 
-/// A counter of statistics: nothing that is stored depends on it.
+/// A counter of statistics. Nothing that is stored depends on it.
 pub type Count = AtomicU64;
 
-/// Latency classes of a histogram: class `i` holds what took less than 2^i microseconds.
+/// Latency classes of a histogram: class `i` holds events that took less than 2^i microseconds.
 pub const HISTOGRAM_CLASSES: usize = 26;
 
 /// A latency histogram with classes of doubling width.
@@ -125,9 +125,9 @@ impl LiveHistogram {
 pub struct Histogram {
     /// Events counted.
     pub count: u64,
-    /// Their times added up.
+    /// The sum of their times.
     pub nanoseconds: u64,
-    /// `classes[i]`: events that took less than 2^i microseconds and did not fit below.
+    /// `classes[i]`: events that took less than 2^i microseconds and did not fit into a lower class.
     pub classes: Vec<u64>,
 }
 
@@ -151,7 +151,7 @@ impl Histogram {
     }
 }
 
-/// Classes of a histogram of sizes: class `i` holds what has at most 2^i blocks.
+/// Classes of a histogram of sizes: class `i` holds requests for at most 2^i blocks.
 pub const SIZE_CLASSES: usize = 10;
 
 /// A histogram of sizes in blocks with classes of doubling width.
@@ -162,7 +162,7 @@ pub struct LiveSizes {
 }
 
 impl LiveSizes {
-    /// Counts one request for so many blocks, at least one.
+    /// Counts one request for this many blocks, at least one.
     pub fn record(&self, blocks: u64) {
         debug_assert!(blocks > 0, "a request has at least one block");
         let class = (u64::BITS - blocks.saturating_sub(1).leading_zeros()) as usize;
@@ -182,9 +182,9 @@ impl LiveSizes {
 pub struct Sizes {
     /// Requests counted.
     pub count: u64,
-    /// Their blocks added up.
+    /// The sum of their blocks.
     pub blocks: u64,
-    /// `classes[i]`: requests for at most 2^i blocks that did not fit below; the last has all larger ones.
+    /// `classes[i]`: requests for at most 2^i blocks that did not fit into a lower class. The last has all larger ones.
     pub classes: Vec<u64>,
 }
 
@@ -195,12 +195,12 @@ impl Sizes {
     }
 }
 
-/// The device of the data area as it was read.
+/// The read figures of the data area's device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceReport {
-    /// What one more piece of a file costs its readers, in blocks of sequential reading.
+    /// The cost of one more piece of a file to its readers, in blocks of sequential reading.
     pub piece_blocks: f64,
-    /// Whether that was measured; else it is what is expected of an SSD.
+    /// Whether that was measured. Otherwise it is the value expected of an SSD.
     pub piece_is_measured: bool,
     /// Requests that read blocks of files.
     pub read_sizes: Sizes,
@@ -222,9 +222,9 @@ pub struct CacheReport {
     pub bytes: u64,
     /// Bytes allowed.
     pub bytes_max: u64,
-    /// Answers found in the cache.
+    /// Look-ups answered from the cache.
     pub hits: u64,
-    /// Answers not found.
+    /// Look-ups not answered from the cache.
     pub misses: u64,
 }
 
@@ -249,7 +249,7 @@ pub struct Report {
     pub device: DeviceReport,
     /// Events by name, such as `blocks_shared` or `groups_committed`.
     pub counters: BTreeMap<String, u64>,
-    /// Files by rank, where they are ranked; `fs` adds it.
+    /// Files by rank, if files are ranked. `fs` adds it.
     #[serde(default)]
     pub ranks: BTreeMap<String, RankReport>,
     /// Settings in force, by name.
@@ -259,11 +259,11 @@ pub struct Report {
 /// The files of one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankReport {
-    /// How many there are, of those that the queues know; after a crash, about.
+    /// How many files the queues know. Approximate after a crash.
     pub files: u64,
     /// How often a file got this rank since the mount.
     pub ranked: u64,
-    /// How long ago the oldest place in the queue of this rank was taken. None: there is none.
+    /// The age of the oldest place in the queue of this rank. None: the queue is empty.
     pub waits_seconds: Option<u64>,
 }
 
@@ -413,7 +413,7 @@ impl Statistics {
         stats.latency.record(time);
     }
 
-    /// What was counted of a stage.
+    /// The figures of a stage.
     pub fn stage(&self, stage: Stage) -> &StageStats {
         &self.stages[stage as usize]
     }

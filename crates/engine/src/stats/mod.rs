@@ -1,4 +1,4 @@
-//! Counters, histograms, the report made of them, and what is kept of it over time.
+//! Counters, histograms, the report made from them, and its history.
 
 pub mod counters;
 pub mod report;

@@ -1,4 +1,4 @@
-//! What `oncefs stats` shows: totals, stages, caches and counters put together.
+//! The report of `oncefs stats`: totals, stages, caches and counters.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,18 +1,18 @@
-//! Which points of a volume's history are kept: those of hours for a week, those of days for two years.
+//! Which points of a volume's history are kept: one per hour for a week, one per day for two years.
 
 use crate::format::history::HistoryPoint;
 
-/// Points that are kept at most: the hours of a week (168), and the days of two years (732).
+/// Most points kept: the hours of a week (168), and the days of two years (732).
 pub const POINTS_KEPT_MAX: usize = 7 * 24 + 2 * 366;
 const HOUR_SECONDS: u64 = 3600;
 const DAY_SECONDS: u64 = 24 * HOUR_SECONDS;
 const HOURS_KEPT_SECONDS: u64 = 7 * DAY_SECONDS;
 
-/// Keeps the last point of each hour of the week before `now`, and the last one of each other day, oldest first. What
-/// was read and written before a point that goes is counted with the next one.
+/// Keeps the last point of each hour of the week before `now`, and the last point of each other day, oldest first. A
+/// dropped point's reads and writes are added to the next one.
 ///
-/// No point goes because of its age alone, only the oldest ones where there are too many: a clock that was wrong for a
-/// while costs no history.
+/// No point is dropped because of its age alone. If there are too many, the oldest ones are dropped. So a clock that
+/// was wrong for a while costs no history.
 pub fn thin(mut points: Vec<HistoryPoint>, now: u64) -> Vec<HistoryPoint> {
     points.sort_by_key(|point| point.seconds);
     let mut kept: Vec<HistoryPoint> = Vec::new();
@@ -27,7 +27,7 @@ pub fn thin(mut points: Vec<HistoryPoint>, now: u64) -> Vec<HistoryPoint> {
     kept.split_off(surplus)
 }
 
-/// The hour or the day that a moment belongs to, by its first second, and how long that is.
+/// The start of the hour or day that a moment belongs to, and its length, in seconds.
 fn period(seconds: u64, now: u64) -> (u64, u64) {
     let is_recent = seconds <= now && now - seconds < HOURS_KEPT_SECONDS;
     let length = if is_recent { HOUR_SECONDS } else { DAY_SECONDS };

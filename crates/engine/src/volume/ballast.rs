@@ -1,8 +1,8 @@
-//! Space set aside on the host file system, let go when the host is full, so that a volume can still be opened, what was
-//! acknowledged can still be written, and files can still be deleted.
+//! Space set aside on the host file system and released when the host is full, so that a volume can still be opened,
+//! acknowledged data can still be written, and files can still be deleted.
 //!
-//! It goes in steps: somebody who fills the host takes what is let go, and cannot take the rest. It comes back when the
-//! host has room again.
+//! It is released in steps, so that a program that fills the host takes only one step and not the rest. It is taken
+//! back when the host has room again.
 
 use std::fs::File;
 use std::io;
@@ -16,20 +16,20 @@ use crate::{Error, Result};
 
 /// Size of the ballast.
 pub const BALLAST_BYTES: u64 = 32 << 20;
-/// Let go at a time.
+/// Bytes released at a time.
 const STEP_BYTES: u64 = 8 << 20;
-/// What a host must have left beside the ballast before it is taken again.
+/// The host must have this much left beside the ballast before the ballast is taken again.
 const ROOMY_BYTES: u64 = 128 << 20;
-/// With less on the host, nothing is made that takes more room than it gives back.
+/// If the host has less left, nothing is created that takes more room than it frees.
 const SHORT_BYTES: u64 = BALLAST_BYTES;
-/// What opening, deleting and a check write on a volume whose owner frees just enough.
+/// Bytes that opening, deleting and a check write on a volume whose owner frees just enough.
 const NEED_BYTES: u64 = 16 << 20;
 const _: () = assert!(STEP_BYTES < BALLAST_BYTES && NEED_BYTES <= BALLAST_BYTES);
 
-/// A file of the volume that holds nothing but space.
+/// A file of the volume that only occupies space.
 pub struct Ballast {
     path: Option<PathBuf>,
-    /// Whether nothing of it was let go, as far as is known.
+    /// Whether none of it was released, as far as known.
     is_whole: AtomicBool,
     /// Bytes that the host had left at the last look.
     left: AtomicU64,
@@ -41,12 +41,12 @@ impl Ballast {
         Self { path: Some(path), is_whole: AtomicBool::new(false), left: AtomicU64::new(u64::MAX) }
     }
 
-    /// For volumes in memory.
+    /// No ballast, for volumes in memory.
     pub fn none() -> Self {
         Self { path: None, is_whole: AtomicBool::new(true), left: AtomicU64::new(u64::MAX) }
     }
 
-    /// Takes the space. A host without room for it keeps what it has, and the volume does without.
+    /// Takes the space. If the host lacks room, it keeps the part that it has, and the volume does without the rest.
     pub fn fill(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let file = File::options().create(true).truncate(false).write(true).open(path)?;
@@ -66,7 +66,7 @@ impl Ballast {
         Ok(())
     }
 
-    /// Looks at what the host has left, and takes back what was let go if that is enough.
+    /// Checks how much the host has left, and takes back released space if that is enough.
     pub fn look(&self) {
         let Some(left) = self.directory().and_then(host_bytes) else { return };
         self.left.store(left, Relaxed);
@@ -78,12 +78,12 @@ impl Ballast {
         }
     }
 
-    /// Whether the host is so full that what is left is for deleting.
+    /// Whether the host is so full that the rest is reserved for deleting.
     pub fn is_needed(&self) -> bool {
         self.left.load(Relaxed) < SHORT_BYTES
     }
 
-    /// Lets a step of the space go. True: there was some.
+    /// Releases one step of the space. True: there was some.
     pub fn let_go_some(&self) -> bool {
         let Some(path) = &self.path else { return false };
         let Ok(file) = File::options().write(true).open(path) else { return false };
@@ -98,12 +98,12 @@ impl Ballast {
         true
     }
 
-    /// Lets go as much as it takes for the host to have `bytes` left.
+    /// Releases as much as the host needs to have `bytes` left.
     pub fn make_room(&self, bytes: u64) {
         while self.directory().and_then(host_bytes).is_some_and(|left| left < bytes) && self.let_go_some() {}
     }
 
-    /// Does what needs room on the host. If there is none, some ballast goes, until it is all gone.
+    /// Runs work that needs room on the host. If there is none, releases ballast until all of it is gone.
     pub fn so_that<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             match work() {
@@ -114,7 +114,7 @@ impl Ballast {
         }
     }
 
-    /// The error for a host without room, after the ballast.
+    /// The error for a host that is full even without the ballast.
     pub fn host_full(&self) -> Error {
         let Some(directory) = self.directory() else { return Error::NoSpace };
         let left = host_bytes(directory).unwrap_or(0);
@@ -128,7 +128,7 @@ impl Ballast {
     }
 }
 
-// Under `schedules` atomics ask a scheduler, and here is none.
+// Under `schedules`, atomics need a scheduler, which these tests lack.
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {

@@ -1,4 +1,4 @@
-//! The way out of a log that keeps a volume closed: it ends before the damage.
+//! The way out of a log that keeps a volume closed: ends it before the damage.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::volume::superblock_file;
 use crate::write::hash::Hasher;
 use crate::{Copies, Error, Result};
 
-/// Memory for the record store, of which one record is read.
+/// Memory for the record store, of which a single record is read.
 const RECORDS_BYTES: u64 = 8 << 20;
 
-/// Ends the log of a volume that nobody has open before its first group that cannot be read. None: all of it can be.
+/// Ends the log of a closed volume before its first unreadable group. None: all of it can be read.
 pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
     let superblock = superblock_file::read(volume)?;
     let lock = volume.join("lock");
     let _alone = Hold::of_volume(&lock, &volume.display().to_string())?;
     let place = Place::of(volume, superblock.volume_id);
-    // Read only: which copies the volume keeps is not asked here.
+    // Read-only: the number of copies that the volume keeps does not matter here.
     let kv = RocksKv::open(place, Copies::One, RECORDS_BYTES, true)?;
     let checkpoint = kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.and_then(|bytes| Checkpoint::decode(&bytes, superblock.volume_id));

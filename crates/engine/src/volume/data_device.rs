@@ -1,5 +1,5 @@
-//! Which raw device has the blocks of a volume. The kernel numbers devices as it finds them, so the path that mkfs was given
-//! may lead nowhere by now, or to another device; the label in block 0 tells.
+//! Finds the raw device that has the blocks of a volume. The kernel numbers devices in the order of discovery, so the
+//! path given to mkfs may lead nowhere by now, or to another device. The label in block 0 tells.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -11,8 +11,8 @@ use crate::{BLOCK_BYTES, Error, Result};
 /// Where the kernel lists its block devices.
 const DEVICES: &str = "/sys/class/block";
 
-/// The device that the caller gives. Without one, that which mkfs was given, if it has the volume's label; otherwise the
-/// only one that has. None has it: the one that mkfs was given, and whoever opens it finds what is wrong.
+/// The device that the caller gives. Without one, the device given to mkfs, if it has the volume's label; otherwise the
+/// only device that has it. If none has it, the device given to mkfs: opening it reports what is wrong.
 pub fn locate(named: &Path, volume_id: [u8; 16], given: Option<&Path>) -> Result<PathBuf> {
     if let Some(given) = given {
         return Ok(given.to_owned());
@@ -28,8 +28,8 @@ pub fn locate(named: &Path, volume_id: [u8; 16], given: Option<&Path>) -> Result
     }
 }
 
-/// A device that was only found may be a copy, made while the right one is away or slow: what is written to it is lost to
-/// the right one, and a backup is lost too. So only somebody who knows may have it changed.
+/// A device that was only found may be a copy, made while the right one is away or slow. Writes to it are lost to the
+/// right one, and a backup is ruined too. So it is changed only if the user names it.
 pub fn refuse_unasked(named: &Path, found: &Path) -> Error {
     let (named, found) = (named.display(), found.display());
     Error::Invalid(format!(
@@ -39,7 +39,7 @@ pub fn refuse_unasked(named: &Path, found: &Path) -> Error {
     ))
 }
 
-/// Two devices of one identity are a device and its copy, and nobody but the administrator knows which is which.
+/// Two devices with one identity are a device and its copy. Only the administrator knows which is which.
 fn ambiguous(named: &Path, found: &[PathBuf]) -> Error {
     let (named, found) = (named.display(), found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     Error::Invalid(format!(
@@ -55,7 +55,7 @@ fn has_label(device: &Path, volume_id: [u8; 16]) -> bool {
     read.is_ok() && label::check(&block, volume_id).is_ok()
 }
 
-/// All block devices that have something in them and that no other device is made of: what that shows is its own.
+/// All non-empty block devices that are not part of another device, so that what they show is their own.
 fn devices() -> Vec<PathBuf> {
     let listed = fs::read_dir(DEVICES).into_iter().flatten().flatten();
     let mut devices: Vec<PathBuf> = listed.filter(|entry| is_usable(&entry.path())).map(|entry| node(&entry)).collect();

@@ -1,4 +1,4 @@
-//! A volume's parts in its directory: making them, finding them, refusing what is wrong with them.
+//! A volume's parts in its directory: creating them, finding them, and refusing faulty ones.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -31,17 +31,17 @@ use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, R
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// The smallest data area.
 const DATA_BYTES_MIN: u64 = 16 << 20;
-/// What hints can name: 2 PiB.
+/// The limit of hints: 2 PiB.
 pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
-/// The unit in which a host counts what a file takes.
+/// The unit in which a host counts a file's space.
 const HOST_SECTOR_BYTES: u64 = 512;
-/// Signatures of a device that a refusal names; of ZFS there may be hundreds.
+/// Most signatures of a device that a refusal names. ZFS may have hundreds.
 const SIGNATURES_TOLD_MAX: usize = 5;
-/// Memory for the record store while it is made.
+/// Memory for the record store while it is created.
 const MAKING_BYTES_MAX: u64 = 4 << 20;
-/// Bytes zeroed in one request when the log is made.
+/// Bytes zeroed in one request when the log is created.
 const ZERO_BYTES: u64 = 1 << 20;
-// A size within its bounds that is rounded up to whole blocks stays within them.
+// A size within its bounds stays within them when it is rounded up to whole blocks.
 const _: () = assert!(LOG_BYTES_MIN < LOG_BYTES_MAX && LOG_BYTES_MAX.is_multiple_of(BLOCK_BYTES as u64));
 const _: () = assert!(DATA_BYTES_MIN / BLOCK_BYTES as u64 <= DATA_BLOCKS_MAX);
 
@@ -55,7 +55,7 @@ impl Paths<'_> {
         self.volume.join(name)
     }
 
-    /// Where a new volume's blocks are to be.
+    /// Where a new volume's blocks will be.
     fn new_data(&self, place: &DataPlace) -> PathBuf {
         match place {
             DataPlace::File => self.part("data"),
@@ -89,7 +89,7 @@ pub struct Opened {
     pub kv: Arc<dyn Kv>,
     /// Space set aside.
     pub ballast: Ballast,
-    /// The file of hints: advice, made anew where it is missing. None where nothing may be written.
+    /// The file of hints. It is advice, and is recreated if missing. None if the volume is read-only.
     pub hints: Option<Arc<dyn Device>>,
     /// The file of skipped blocks: advice as well.
     pub skipped: Option<Arc<dyn Device>>,
@@ -97,7 +97,7 @@ pub struct Opened {
     pub hold: Hold,
 }
 
-/// What becomes of a data device that shows a signature.
+/// What happens to a data device that has a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// It stays as it is, and no volume is made.
@@ -160,7 +160,7 @@ fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Res
     kv.flush()
 }
 
-/// How many copies a volume keeps by itself.
+/// How many copies a volume keeps by default.
 fn copies_of(superblock: &Superblock) -> Copies {
     superblock.copies.unwrap_or_else(|| Settings::of(superblock.profile, MAKING_BYTES_MAX).copies)
 }
@@ -228,8 +228,8 @@ fn zero_file(path: &Path, bytes: u64) -> Result<()> {
     file.sync_all().map_err(|e| Error::io("filling the log with zeros", e))
 }
 
-/// Takes the data area into possession. It is held from the look at its signatures to the end of the label. What an
-/// earlier attempt at the same volume left there is no signature of somebody else.
+/// Takes possession of the data area. It is held from the check of its signatures until the label is written. Data left
+/// by an earlier attempt at the same volume is not a foreign signature.
 fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown, attempt: &Unfinished) -> Result<()> {
     let failed = |e| Error::io(format!("labelling {}", path.display()), e);
     let _alone = Hold::of(path)?;
@@ -250,7 +250,7 @@ fn shows_own_label(device: &FileDevice, attempt: &Unfinished) -> bool {
     device.read_at(&mut block, 0).is_ok() && attempt.is_own(&block)
 }
 
-/// The parts of a volume that lie outside its directory: a raw device (the given one, if any), and what links lead to.
+/// The parts of a volume outside its directory: a raw device (the given one, if any), and the targets of links.
 pub fn parts_outside(volume: &Path, data_device: Option<&Path>) -> Result<Vec<PathBuf>> {
     let mut parts = ownership::linked_parts(volume);
     let superblock = superblock_file::read(volume)?;
@@ -324,8 +324,8 @@ fn in_the_way(device: &Path, found: &[Signature]) -> Error {
     Error::InTheWay(format!("{device} is in use or was: it shows {found}; --force makes the volume and destroys it"))
 }
 
-/// Makes the record store of a volume anew from what can be read of it, if copies do not restore it. None: all of it can
-/// be read. Record files that are gone with their copies are given up only if `without` names them.
+/// Rebuilds a volume's record store from its readable parts, if copies do not restore it. None: all of it can be read.
+/// Record files that are gone together with their copies are given up only if `without` names them.
 pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
     let superblock = superblock_file::read(volume)?;
     let paths = Paths { volume };
@@ -348,8 +348,8 @@ pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Re
     }
 }
 
-/// A file that may be missing, and that nothing depends on. It is read and written by background threads only, so
-/// it may lie in the host's page cache.
+/// A file that may be missing, and that nothing depends on. Only background threads read and write it, so it may be in
+/// the host's page cache.
 fn advice_file(path: &Path) -> Option<Arc<dyn Device>> {
     let made = match new_file(path) {
         Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -391,8 +391,8 @@ fn check_label(data: &dyn Device, path: &Path, volume_id: [u8; 16]) -> Result<()
     }
 }
 
-/// Refuses totals that contradict each other, and parts that are shorter than they say. More reserved than is free is no
-/// reason to refuse: such a volume only takes nothing new until enough is deleted.
+/// Refuses totals that contradict each other, and parts that are shorter than the totals say. Overcommitted
+/// reservations are no reason to refuse: such a volume only accepts nothing new until enough is deleted.
 pub fn check_sizes(data: &dyn Device, table: &dyn Device, totals: &Totals) -> Result<()> {
     let taken = totals.used.0.checked_add(totals.reserved.0);
     if totals.data.0 > DATA_BLOCKS_MAX || totals.used > totals.data || taken.is_none() {
@@ -416,8 +416,8 @@ pub fn check_sizes(data: &dyn Device, table: &dyn Device, totals: &Totals) -> Re
     Ok(())
 }
 
-/// Refuses a block table of another volume, and one that was not written by a checkpoint in `checkpoints`: the last
-/// that the records know of, to the end of the log. A table whose first page cannot be read is left to its readers.
+/// Refuses a block table of another volume, and one that no checkpoint in `checkpoints` wrote: from the last one that
+/// the records know of, to the end of the log. A table whose first page cannot be read is left to its readers.
 pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeInclusive<u64>) -> Result<()> {
     assert!(!checkpoints.is_empty(), "the table is of one of the checkpoints {checkpoints:?}");
     let mut bytes = [0; PAGE_BYTES];
@@ -440,7 +440,7 @@ pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeIn
     ))
 }
 
-/// Bytes that the volume takes on the host beside its data area: log, block table, records, ballast.
+/// Host space of the volume beside its data area: log, block table, records, ballast.
 pub fn metadata_bytes(volume: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(volume) else { return 0 };
     let taken = |entry: fs::DirEntry| match entry.metadata() {

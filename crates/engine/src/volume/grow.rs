@@ -1,4 +1,4 @@
-//! A volume grows: its devices first, then the totals that count the new space.
+//! Grows a volume: its devices first, then the totals that count the new space.
 
 use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;

@@ -1,16 +1,16 @@
-//! Whether a volume takes changes, and why not.
+//! Whether a volume takes changes, and if not, why.
 
 use crate::sync::{LockRank, Mutex};
 use crate::{Error, Result};
 
-/// Says whether changes are possible: not on a volume opened read-only, and not after one that failed.
+/// Tells whether changes are possible. They are not on a volume that was opened read-only, nor on one that failed.
 pub struct Health {
     is_read_only: bool,
     failure: Mutex<Option<String>>,
 }
 
 impl Health {
-    /// A sound volume, opened for changes or not.
+    /// A sound volume, opened read-only or not.
     pub fn new(is_read_only: bool) -> Self {
         Self { is_read_only, failure: Mutex::new(LockRank::Leaf, None) }
     }
@@ -45,7 +45,7 @@ impl Health {
         }
     }
 
-    /// Logs what background work could not do. A failed volume fails all of it, which `fail` has logged already.
+    /// Logs a failure of background work. On a failed volume all of it fails, and `fail` has logged the reason.
     pub fn tell(&self, what: &str, error: &Error) {
         if self.failure().is_none() {
             log::error!("{what}: {error}");

@@ -1,7 +1,7 @@
-//! The file `history`: what a volume held, stored and had free over time. Advice: whatever happens to it, the volume goes
-//! on, and a full disk costs points only.
+//! The file `history`: how much a volume held, stored and had free over time. Advice: a failure never affects the
+//! volume, and a full disk costs only points.
 //!
-//! A point is appended and not flushed: a crash may cost the last ones. When the file has grown it is thinned, and
+//! A point is appended without a flush, so a crash may cost the last ones. When the file has grown it is thinned and
 //! replaced as a whole.
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use crate::stats::thinning::{POINTS_KEPT_MAX, thin};
 use crate::{BLOCK_BYTES, Store};
 
 const NAME: &str = "history";
-/// Where the thinned file is written before it takes the other's place.
+/// The thinned file, before it replaces the other.
 const NEW_NAME: &str = "history.new";
-/// The file is thinned when it has so many: after that there is room for as many again.
+/// The file is thinned at this many points. Afterwards there is room for as many again.
 const POINTS_MAX: usize = 2 * POINTS_KEPT_MAX;
 const _: () = assert!(POINTS_MAX == 1800, "docs/format.md says so");
 
@@ -25,21 +25,21 @@ const _: () = assert!(POINTS_MAX == 1800, "docs/format.md says so");
 #[derive(Debug)]
 pub struct History {
     volume: PathBuf,
-    /// What this mount had read and written at the last point.
+    /// Bytes that this mount had read and written at the last point.
     counted: (u64, u64),
 }
 
 impl History {
-    /// Of the volume in this directory.
+    /// The history of the volume in this directory.
     pub fn of(volume: &Path) -> Self {
         Self { volume: volume.to_owned(), counted: (0, 0) }
     }
 
-    /// Appends the volume's figures of this moment, in seconds since 1970.
+    /// Appends the volume's present figures, in seconds since 1970.
     ///
     /// # Errors
     ///
-    /// The host's, for instance that it is full: the history has no point of this moment then.
+    /// An error of the host, for instance that it is full. Then the history has no point for this moment.
     pub fn note(&mut self, store: &Store, now: u64) -> io::Result<()> {
         let report = store.report();
         let counted = traffic(&report.counters);
@@ -62,7 +62,7 @@ impl History {
         let file = options.create(true).truncate(false).write(true).mode(0o600).open(self.volume.join(NAME))?;
         let whole = file.metadata()?.len() / POINT_BYTES as u64;
         if whole < POINTS_MAX as u64 {
-            // What a crash left of a record at the end is written over.
+            // Overwrites a partial record that a crash left at the end.
             return file.write_all_at(&point.encode(), whole * POINT_BYTES as u64);
         }
         let mut points = Self::read(&self.volume)?;
@@ -77,18 +77,18 @@ impl History {
             let file = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
             let bytes: Vec<u8> = points.iter().flat_map(HistoryPoint::encode).collect();
             file.write_all_at(&bytes, 0)?;
-            // Else a crash could leave neither the old file nor the new one.
+            // Otherwise a crash could leave neither the old file nor the new one.
             file.sync_all()?;
             fs::rename(&new, self.volume.join(NAME))
         };
         write().inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
-    /// The points of a volume, oldest first, whether it is mounted or not. Damaged ones are left out.
+    /// The points of a volume, oldest first, whether it is mounted or not. Damaged points are left out.
     ///
     /// # Errors
     ///
-    /// The host's; a volume without the file has no points.
+    /// An error of the host. A volume without the file has no points.
     pub fn read(volume: &Path) -> io::Result<Vec<HistoryPoint>> {
         let mut bytes = Vec::new();
         match File::open(volume.join(NAME)) {

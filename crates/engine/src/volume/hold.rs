@@ -1,8 +1,9 @@
-//! What an open volume holds, so that nobody else opens it or its parts: its lock, the files that its parts are (a copy
-//! of its directory may lead to them by links), and its raw device. The kernel lets go of all of it when the process dies.
+//! The locks of an open volume, which prevent others from opening it or its parts: its lock file, the files that its
+//! parts are (a copy of its directory may lead to them by links), and its raw device. The kernel releases all of them
+//! when the process dies.
 //!
-//! A held block device can be neither mounted nor taken by a volume manager, `mkfs`, swap or another volume: they ask for
-//! it exclusively too. Whoever opens it without asking, as `dd` does, is not kept off.
+//! A held block device can be neither mounted nor taken by a volume manager, `mkfs`, swap or another volume, because
+//! these open it exclusively too. A program that opens it without that flag, such as `dd`, is not kept off.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -11,17 +12,17 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Held while it exists.
+/// A hold that lasts as long as this value.
 pub struct Hold {
     files: Vec<File>,
 }
 
 impl Drop for Hold {
-    /// Closing the files is not enough: a child that another thread is starting at this moment has them open too, until it
-    /// is its own program.
+    /// Closing the files is not enough: a child process that another thread is starting at this moment has them open
+    /// too, until it executes its program.
     fn drop(&mut self) {
         for file in &self.files {
-            // A device has no such lock, and neither has a file of a host without them.
+            // A device has no such lock, and neither has a file on a host without them.
             let _ = file.unlock();
         }
     }
@@ -33,7 +34,7 @@ impl Hold {
         Ok(Self { files: vec![take_lock(lock, name)?] })
     }
 
-    /// Holds a part too.
+    /// Also holds a part.
     pub fn add(&mut self, part: &Path) -> Result<()> {
         self.files.push(hold(part)?);
         Ok(())
@@ -59,14 +60,15 @@ fn hold(path: &Path) -> Result<File> {
     let failed = |e| Error::io(format!("opening {}", path.display()), e);
     let held = || Error::Held(path.display().to_string());
     if fs::metadata(path).map_err(failed)?.file_type().is_block_device() {
-        // Without O_CREAT this means: alone. The kernel refuses it for a device that is mounted or otherwise held.
+        // Without O_CREAT this flag means exclusive. The kernel refuses it for a device that is mounted or otherwise
+        // held.
         let opened = File::options().read(true).custom_flags(libc::O_EXCL).open(path);
         return opened.map_err(|e| if e.kind() == io::ErrorKind::ResourceBusy { held() } else { failed(e) });
     }
     let file = File::open(path).map_err(failed)?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => Err(held()),
-        // A host without such locks has nobody who asks for one.
+        // On a host without such locks no other program asks for one.
         _ => Ok(file),
     }
 }

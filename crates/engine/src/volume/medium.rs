@@ -1,4 +1,4 @@
-//! What a volume is opened on, and its driver if it has no threads.
+//! The storage that a volume is opened on, and the volume's driver if it has no threads.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,21 +31,20 @@ pub struct Medium {
     pub secret: [u8; 32],
     /// The volume.
     pub volume_id: [u8; 16],
-    /// The file of hints; None where nothing may be written.
+    /// The file of hints. None if the volume is read-only.
     pub hints: Option<Arc<dyn Device>>,
-    /// The file of skipped blocks; None where nothing may be written.
+    /// The file of skipped blocks. None if the volume is read-only.
     pub skipped: Option<Arc<dyn Device>>,
-    /// How busy the host's device is, if that can be seen.
+    /// The load of the host's device, if it can be seen.
     pub device_load: Option<DeviceLoad>,
 }
 
 /// The driver of a volume without threads, and the bounds that it changes.
 #[derive(Default)]
 pub struct Driver {
-    /// Commits between the publications of one operation; None: nothing does.
+    /// Commits between the publications of one operation. None: nothing does.
     pub committer: Option<Committer>,
-    /// A change of a range of more shards goes into several groups. None: as the log's size says, whatever the shards
-    /// hold.
+    /// A change of a range of more shards goes into several groups. None: follows from the log's size.
     pub gated_shards_max: Option<u64>,
 }
 

@@ -3,12 +3,12 @@
 use crate::core::Core;
 use crate::settings::values::Settings;
 
-/// Of what caches do not use, one part in so many of their bounds is not lent: they fill it before the next look.
+/// One part in this many of a cache's bound stays with it unlent, because it may fill up before the next check.
 const RESERVE_SHARE: u64 = 8;
 
-/// How the memory that hints and skipped blocks leave is divided, in parts of 10.
+/// How the memory beside hints and skipped blocks is divided, in parts of 10.
 pub struct Budget {
-    /// Bytes for blocks that were read.
+    /// Bytes for the read cache.
     pub read_cache: u64,
     /// Bytes that other caches may lend it.
     pub lent_most: u64,
@@ -18,18 +18,18 @@ pub struct Budget {
     pub shards: u64,
     /// Bytes for the sorted state.
     pub records: u64,
-    /// Bytes of changes at which a checkpoint is wanted.
+    /// Bytes of changes at which a checkpoint is requested.
     pub dirty: u64,
     /// Bytes for policies of files.
     pub policies: u64,
-    /// Bytes for how files are read.
+    /// Bytes for read patterns of files.
     pub read_patterns: u64,
     /// Buffers of 1 MiB.
     pub buffers: usize,
 }
 
 impl Budget {
-    /// The division of so much memory.
+    /// The division of this much memory.
     pub fn of(memory_bytes_max: u64, settings: &Settings) -> Self {
         let rest = memory_bytes_max.saturating_sub(settings.hint_bytes + settings.skipped_bytes);
         let parts = |count: u64| rest / 10 * count;
@@ -50,7 +50,7 @@ impl Budget {
     }
 }
 
-/// How much of their memory caches can do without for now, by the bytes that each holds and may hold.
+/// How much memory caches can spare for now, from the bytes that each holds and may hold.
 fn lent(caches: &[(u64, u64)]) -> u64 {
     let unused: u64 = caches.iter().map(|(held, most)| most.saturating_sub(*held)).sum();
     let most: u64 = caches.iter().map(|(_, most)| most).sum();
@@ -59,8 +59,8 @@ fn lent(caches: &[(u64, u64)]) -> u64 {
 }
 
 impl Core {
-    /// Lends the read cache what block table, maps, hints and skipped blocks do not use of their memory. RocksDB keeps its
-    /// part, and so do changes: both fill theirs at once.
+    /// Lends the read cache the unused memory of block table, maps, hints and skipped blocks. RocksDB keeps its part,
+    /// and so do changes, because both fill theirs at once.
     pub fn lend_memory(&self) {
         let (table, shards) = {
             let state = self.state.lock();

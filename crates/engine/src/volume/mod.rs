@@ -1,4 +1,4 @@
-//! A volume's files on the host: made, opened, recovered, owned by one mount.
+//! A volume's files on the host: created, opened, recovered, and owned by one mount.
 
 pub mod ballast;
 pub mod cut_log;

@@ -1,4 +1,4 @@
-//! How an open volume is put together from its parts.
+//! How an open volume is assembled from its parts.
 
 use crate::commit::log::JournalBounds;
 use crate::commit::log::Log;
@@ -20,7 +20,7 @@ use crate::worker::surroundings::Surroundings;
 use crate::write::hash::Hasher;
 use crate::{Copies, Error, OpenOptions, Profile, Result};
 
-/// The settings of a mount: the profile's, and what the options say over them.
+/// The settings of a mount: the profile's, overridden by the options.
 pub fn settings_of(options: &OpenOptions, own: Profile, copies: Option<Copies>) -> Result<Settings> {
     let mut settings = Settings::of(options.profile.unwrap_or(own), options.memory_bytes_max);
     settings.copies = copies.unwrap_or(settings.copies);

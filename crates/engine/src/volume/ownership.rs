@@ -1,7 +1,7 @@
 //! Whether users other than root could read or change a volume's files.
 //!
-//! A volume that others can change is refused: a block that they exchange is a file that they write, and a name that
-//! they add is a program that runs as root. One that others can read is opened with a warning.
+//! A volume that others can change is refused: exchanging a block writes a file, and adding a name creates a program
+//! that runs as root. A volume that others can only read is opened with a warning.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Mode bits by which the group or others change a file.
+/// Mode bits that let the group or others change a file.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Mode bits by which the group or others read a file or look into a directory.
+/// Mode bits that let the group or others read a file or list a directory.
 const OTHERS_READ: u32 = 0o055;
 
-/// Mode of a volume's directory: nobody else gets at anything in it.
+/// Mode of a volume's directory: only its owner can reach anything in it.
 pub const DIRECTORY_MODE: u32 = 0o700;
 
-/// Refuses a volume whose directory or whose files others can change. A raw device is what the system made it.
+/// Refuses a volume whose directory or files others can change. The permissions of a raw device are the system's
+/// business.
 pub fn refuse_if_others_can_change(volume: &Path) -> Result<()> {
     for (path, found) in parts(volume) {
         refuse_owner(&path, &found)?;
@@ -44,7 +45,7 @@ pub fn refuse_owner(path: &Path, found: &Metadata) -> Result<()> {
     Err(Error::Exposed(text))
 }
 
-/// What others can read of a volume, where its directory lets them in.
+/// The parts of a volume that others can read, if its directory lets them in.
 pub fn readable_by_others(volume: &Path) -> Vec<PathBuf> {
     let is_open = fs::metadata(volume).is_ok_and(|found| found.mode() & OTHERS_READ != 0);
     let parts = if is_open { parts(volume) } else { Vec::new() };
@@ -53,27 +54,27 @@ pub fn readable_by_others(volume: &Path) -> Vec<PathBuf> {
     parts.into_iter().filter_map(readable).collect()
 }
 
-/// Prepares an empty directory that is to become a volume.
+/// Prepares an empty directory for a new volume.
 pub fn claim(directory: &Path) -> Result<()> {
     let failed = |e| Error::io(format!("making {}", directory.display()), e);
     refuse_owner(directory, &fs::metadata(directory).map_err(failed)?)?;
     fs::set_permissions(directory, PermissionsExt::from_mode(DIRECTORY_MODE)).map_err(failed)
 }
 
-/// Where links in a volume's directory lead out of it: a part may lie on another disk.
+/// The targets outside a volume's directory of the links in it: a part may lie on another disk.
 pub fn linked_parts(volume: &Path) -> Vec<PathBuf> {
     let links = entries(volume).into_iter().filter(|path| path.is_symlink());
     links.filter_map(|path| path.canonicalize().ok()).collect()
 }
 
-/// The directory itself, and the files and directories in it, also those that links lead to.
+/// The directory itself, and the files and directories in it, including the targets of links.
 fn parts(volume: &Path) -> Vec<(PathBuf, Metadata)> {
     let paths = std::iter::once(volume.to_owned()).chain(entries(volume));
     let found = paths.filter_map(|path| Some((fs::metadata(&path).ok()?, path)));
     found.filter(|(found, _)| found.is_dir() || found.is_file()).map(|(found, path)| (path, found)).collect()
 }
 
-/// A directory that cannot be listed counts as empty: opening what is in it then fails with the reason.
+/// A directory that cannot be listed counts as empty: opening its files then fails with the reason.
 fn entries(volume: &Path) -> Vec<PathBuf> {
     fs::read_dir(volume).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }

@@ -1,11 +1,11 @@
 //! Recovery: the checkpoint plus the groups that follow it in the log give the last commit.
 //!
-//! The last group may be in the log without having been flushed. It is made durable before anything else happens: what
-//! programs read of it, and what a checkpoint or a reused block builds on it, must not be lost with it. A crash before
-//! that leaves this group or the one before; after it, this group.
+//! The last group may be in the log without having been flushed. It is made durable before anything else happens,
+//! because programs may read it, and a checkpoint or a reused block may build on it. A crash before that leaves this
+//! group or the one before; after it, this group.
 //!
-//! Nothing but the log is read: changes to pages and shards are kept as redo and applied when the object
-//! is first looked at, so that a large volume opens as fast as a small one.
+//! Only the log is read. Changes to pages and shards are kept as redo and applied when the object is first read, so
+//! that a large volume opens as fast as a small one.
 
 use std::ops::Range;
 
@@ -20,14 +20,14 @@ use crate::state::staging::Staging;
 use crate::state::table::Redo;
 use crate::{Error, Pbn, Result, Tag};
 
-/// What recovery found beside the state itself.
+/// Results of recovery beside the state itself.
 #[derive(Default)]
 pub struct Found {
     /// New blocks of the log's groups, for the hint store.
     pub stored: Vec<(Tag, Pbn)>,
 }
 
-/// Takes the groups of the log into a state as the checkpoint left it.
+/// Applies the groups of the log to the state that the checkpoint left.
 pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Result<Found> {
     let mut found = Found::default();
     for record in records {
@@ -58,7 +58,7 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
     Ok(found)
 }
 
-/// The blocks of the data area that an operation speaks of. The label, block 0, is never one of them.
+/// The blocks of the data area that an operation refers to. They never include the label, block 0.
 fn blocks_of(op: &Op<'_>) -> Range<u64> {
     match *op {
         Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Flags { pbn, .. } | Op::Data { pbn, .. } => {
@@ -75,7 +75,7 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
         Op::Put { key, value } => put(state, key, Some(value.to_vec())),
         Op::Delete { key } => put(state, key, None),
         Op::Store { pbn, tag, fingerprint } => {
-            // New content: what an earlier group brought along is over. Only records older than the log come here.
+            // New content replaces the data of an earlier group. Only records older than the log get here.
             if state.logged.remove(&pbn) {
                 staging.remove([pbn]);
             }
@@ -83,7 +83,8 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
             state.table.add_redo(sequence, Redo::Store(pbn, tag, fingerprint));
         }
         Op::Count { pbn, blocks, count } => {
-            // Nobody reads a block that was freed before the crash, and no checkpoint places it. It waits for the trim.
+            // No reader has a block that was freed before the crash, and no checkpoint places it. It waits for the
+            // trim.
             if count == 0 && !staging.has_none(pbn, blocks) {
                 staging.remove((pbn.0..pbn.0 + blocks).map(Pbn));
             }

@@ -1,4 +1,4 @@
-//! The superblock lies in two files, `superblock` and `copies/superblock`. It never changes, so a sound one is right.
+//! The superblock lies in two files, `superblock` and `copies/superblock`. It never changes, so an intact one is right.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ fn paths(volume: &Path) -> [PathBuf; 2] {
     [volume.join(NAME), volume.join(crate::kv::copies::FOLDER).join(NAME)]
 }
 
-/// Reads a volume's superblock, or its copy where it is damaged or gone.
+/// Reads a volume's superblock, or its copy if it is damaged or missing.
 pub fn read(volume: &Path) -> Result<Superblock> {
     match unfinished::is_marked(volume) {
         true => Err(Error::Unfinished(volume.display().to_string())),
@@ -28,7 +28,7 @@ pub fn read(volume: &Path) -> Result<Superblock> {
 pub fn read_unfinished(volume: &Path) -> Result<Superblock> {
     let [main, copy] = paths(volume);
     match read_one(volume, &main) {
-        // A wrong byte may look like a newer version: its copy would be of that version too.
+        // A wrong byte may look like a newer version. With a really newer version, the copy has that version too.
         Err(error @ (Error::Corrupt { .. } | Error::NotAVolume(_) | Error::NewerFormat { .. } | Error::Io { .. })) => {
             let found = read_one(volume, &copy).map_err(|_| error)?;
             log::warn!("the superblock of {} is damaged: its copy is used", volume.display());
@@ -52,7 +52,8 @@ fn read_one(volume: &Path, path: &Path) -> Result<Superblock> {
     }
 }
 
-/// The one of the two that is missing or damaged, if the other is sound. A volume made before has no folder of copies.
+/// The one of the two that is missing or damaged, if the other is intact. Volumes of early versions have no folder of
+/// copies.
 pub fn damaged(volume: &Path) -> Option<PathBuf> {
     let [main, copy] = paths(volume);
     match (read_one(volume, &main), read_one(volume, &copy)) {
@@ -62,7 +63,7 @@ pub fn damaged(volume: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Writes the one of the two that is missing or damaged. A crash leaves the sound one as it is.
+/// Writes the one of the two that is missing or damaged. A crash leaves the intact one as it is.
 pub fn make_sound(volume: &Path, superblock: &Superblock) -> Result<()> {
     let failed = |e| Error::io("writing the second superblock", e);
     let encoded = superblock.encode()?;

@@ -1,7 +1,8 @@
-//! A volume that is being made. Its directory has a mark until everything is in its place, so that nobody opens it before,
-//! and what a killed mkfs left is certainly its own.
+//! A volume that is being made. Its directory has a mark until everything is in place, so that it cannot be opened
+//! before, and so that the remains of a killed mkfs are known to be its own.
 //!
-//! The mark is the file `unfinished`: the labels of all attempts, one after the other. The last attempt holds a lock on it.
+//! The mark is the file `unfinished`: the labels of all attempts, one after the other. The last attempt holds a lock on
+//! it.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -15,29 +16,29 @@ use crate::{BLOCK_BYTES, Error, Result};
 
 const NAME: &str = "unfinished";
 
-/// What making a volume puts into its directory beside the mark.
+/// The names that making a volume creates in its directory beside the mark.
 const PARTS: [&str; 10] =
     ["superblock", "data", "table", "log", "records", "copies", "ballast", "lock", "hints", "skipped"];
 
-/// A volume that is being made. [`crate::Store::open_unfinished`] opens it, and once [`Unfinished::finish`] has been
-/// called everybody may. If that is never called, the volume stays unfinished, and only making it again helps.
+/// A volume that is being made. [`crate::Store::open_unfinished`] opens it. After [`Unfinished::finish`] any caller may
+/// open it. Without that call the volume stays unfinished, and has to be made again.
 #[derive(Debug)]
 pub struct Unfinished {
     volume: PathBuf,
     /// Locked.
     _mark: File,
-    /// Of this attempt and those before it.
+    /// The labels of this attempt and earlier ones.
     identities: Vec<[u8; 16]>,
 }
 
-/// Whether a directory holds a volume that was not made to its end.
+/// Whether a directory holds a volume whose creation did not finish.
 pub fn is_marked(volume: &Path) -> bool {
     volume.join(NAME).symlink_metadata().is_ok()
 }
 
 impl Unfinished {
-    /// Takes a directory that is missing, empty, or left by an attempt that was killed, and marks it. What that attempt
-    /// made is removed.
+    /// Takes a directory that is missing, empty, or left by a killed attempt, and marks it. Removes the files of that
+    /// attempt.
     pub(super) fn begin(volume: &Path, volume_id: [u8; 16]) -> Result<Self> {
         let failed = |e| Error::io(format!("making {}", volume.display()), e);
         let names = names_in(volume).map_err(failed)?;
@@ -59,21 +60,21 @@ impl Unfinished {
         Ok(Self { volume: volume.to_owned(), _mark: mark, identities })
     }
 
-    /// Where it is.
+    /// Its directory.
     pub(crate) fn volume(&self) -> &Path {
         &self.volume
     }
 
-    /// Whether a label was written by this attempt or one before it.
+    /// Whether a label was written by this attempt or an earlier one.
     pub(super) fn is_own(&self, block: &[u8]) -> bool {
         label::id_of(block).is_some_and(|id| self.identities.contains(&id))
     }
 
-    /// Everything is in its place and durable: the volume counts from now on.
+    /// Everything is in place and durable: the volume is valid from now on.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`]: the mark cannot be removed, or that cannot be made durable.
+    /// [`Error::Io`]: the mark cannot be removed, or its removal cannot be made durable.
     pub fn finish(self) -> Result<()> {
         let mark = self.volume.join(NAME);
         fs::remove_file(&mark).map_err(|e| Error::io(format!("removing {}", mark.display()), e))?;
@@ -81,7 +82,7 @@ impl Unfinished {
     }
 }
 
-/// The names in a directory, which is made if it is missing.
+/// The names in a directory. Creates it if it is missing.
 fn names_in(volume: &Path) -> io::Result<Vec<OsString>> {
     match fs::read_dir(volume) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -91,7 +92,7 @@ fn names_in(volume: &Path) -> io::Result<Vec<OsString>> {
     }
 }
 
-/// A mark that somebody else made says nothing of what mkfs made.
+/// A mark that another user made proves nothing about mkfs.
 fn lock_mark(volume: &Path) -> Result<File> {
     let path = volume.join(NAME);
     let failed = |e| Error::io(format!("opening {}", path.display()), e);
@@ -108,14 +109,15 @@ fn lock_mark(volume: &Path) -> Result<File> {
     }
 }
 
-/// The volumes that were begun here. A crash may have torn the last label: nothing was made after it.
+/// The volumes that were begun here. A crash may have torn the last label, but then nothing was made after it.
 fn identities(mark: &mut File) -> io::Result<Vec<[u8; 16]>> {
     let mut bytes = Vec::new();
     mark.read_to_end(&mut bytes)?;
     Ok(bytes.chunks_exact(BLOCK_BYTES).map_while(label::id_of).collect())
 }
 
-/// Removes what an attempt made, and nothing if something else is there too. No label: it made nothing.
+/// Removes the files of an attempt, but nothing if the directory has other files too. No label: the attempt made
+/// nothing.
 fn clear(volume: &Path, names: &[OsString], has_made_nothing: bool) -> Result<()> {
     let others = || names.iter().filter(|name| *name != NAME);
     let is_part = |name: &OsString| !has_made_nothing && PARTS.iter().any(|part| name == part);

@@ -8,13 +8,13 @@ use oncefs_toolbox::sizes;
 use super::{FingerprintMode, Inline, Settings, Verify};
 use crate::Copies;
 
-/// What a setting can be.
+/// The values that a setting can have.
 pub enum Range {
     /// A number.
     Number {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The greatest.
+        /// The maximum.
         max: u64,
     },
     /// A number that may be negative, kept as its two's complement.
@@ -24,24 +24,24 @@ pub enum Range {
     },
     /// 0 stands for `auto`.
     AutoOrNumber {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The greatest.
+        /// The maximum.
         max: u64,
     },
-    /// A number from 0 on; the largest of all stands for `none`.
+    /// A number from 0 on. The largest number stands for `none`.
     NumberOrNone {
-        /// The greatest.
+        /// The maximum.
         max: u64,
     },
     /// A number with a unit.
     Bytes {
-        /// The least.
+        /// The minimum.
         min: u64,
-        /// The greatest.
+        /// The maximum.
         max: u64,
     },
-    /// The number is the place in the list.
+    /// The number is the index in the list.
     Choice(&'static [&'static str]),
 }
 
@@ -58,7 +58,7 @@ impl Range {
         }
     }
 
-    /// The number that a text stands for; None: it is out of range.
+    /// The number that a text stands for. None: it is out of range.
     pub fn parse(&self, value: &str) -> Option<u64> {
         match self {
             Self::AutoOrNumber { .. } if value == AUTO => Some(0),
@@ -100,25 +100,25 @@ const AUTO: &str = "auto";
 const NONE: &str = "none";
 /// One setting.
 pub struct Setting {
-    /// What commands and reports call it.
+    /// Its name in commands and reports.
     pub name: &'static str,
     /// What it does.
     pub what: &'static str,
-    /// Can be changed on a mounted volume.
+    /// Whether it can be changed on a mounted volume.
     pub live: bool,
     value: Value,
 }
 
 /// How a setting is read and written.
 enum Value {
-    /// A number, whatever it means.
+    /// A number, whatever its meaning.
     Number { range: Range, get: fn(&Settings) -> u64, set: fn(&mut Settings, u64) },
-    /// A text of its own form. `set` says whether it is one.
+    /// A text with its own form. `set` tells whether it is valid.
     Text { form: &'static str, get: fn(&Settings) -> String, set: fn(&mut Settings, &str) -> bool },
 }
 
 impl Setting {
-    /// What it may be, in words.
+    /// Its range, in words.
     pub fn range(&self) -> String {
         match &self.value {
             Value::Number { range, .. } => range.text(),
@@ -134,7 +134,7 @@ impl Setting {
         }
     }
 
-    /// Sets it. False: it cannot be that.
+    /// Sets it. False: the value is not allowed.
     pub fn set(&self, settings: &mut Settings, value: &str) -> bool {
         match &self.value {
             Value::Number { range, set, .. } => range.parse(value).map(|number| set(settings, number)).is_some(),
@@ -151,7 +151,7 @@ const fn setting(
     set: fn(&mut Settings, u64),
     what: &'static str,
 ) -> Setting {
-    // The table is a constant: a range that nothing fits is found when oncefs is built.
+    // The table is a constant, so an impossible range is found when oncefs is compiled.
     match &range {
         Range::Number { min, max } | Range::AutoOrNumber { min, max } | Range::Bytes { min, max } => {
             assert!(*min < *max, "a range is from the least to the greatest");
@@ -180,13 +180,13 @@ const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Evic
 const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
 const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
 
-/// All the time that moments of that clock can tell apart.
+/// The longest time span that moments of that clock can represent.
 const RANK_CLOCK_OFFSET_MAX: u64 = u32::MAX as u64;
 
 /// Ten years.
 const RANK_SECONDS_MAX: u64 = 10 * 365 * 86_400;
 
-/// The place of a value among all values of its kind.
+/// The index of a value among all values of its kind.
 fn place<T: PartialEq>(all: &[T], value: &T) -> u64 {
     all.iter().position(|other| other == value).expect("the list has every value") as u64
 }

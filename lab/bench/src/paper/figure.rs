@@ -45,6 +45,8 @@ pub struct Claim {
     pub bound: Bound,
     /// Why ours falls short where it does.
     pub cause: &'static str,
+    /// Whether the work of others counts too, so that it can be judged only on a machine that was left alone.
+    pub needs_quiet: bool,
 }
 
 /// What counts as holding.
@@ -131,7 +133,7 @@ pub enum Plot {
 
 impl Claim {
     const fn new(what: &'static str, paper: &'static str, ours: Option<Measure>, bound: Bound) -> Claim {
-        Claim { what, paper, number: None, ours, bound, cause: "" }
+        Claim { what, paper, number: None, ours, bound, cause: "", needs_quiet: false }
     }
 
     /// Holds if ours is no less than the paper's number.
@@ -162,6 +164,11 @@ impl Claim {
     /// Cannot be measured here.
     pub const fn absent(what: &'static str, paper: &'static str, why: &'static str) -> Claim {
         Claim::new(what, paper, None, Bound::NotComparable(why))
+    }
+
+    /// The same, judged only where nothing else ran on the machine.
+    pub const fn if_quiet(self) -> Claim {
+        Claim { needs_quiet: true, ..self }
     }
 
     /// The same with the reason for which ours falls short, where it does.

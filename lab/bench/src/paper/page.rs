@@ -8,9 +8,6 @@ use super::readings::{Readings, Stored};
 use super::verdict::{Judged, number};
 use crate::spread::Spread;
 
-/// From this load average on, other work is said to have run on the machine.
-const BUSY: f64 = 0.5;
-
 /// The page in Markdown. Charts are beside it, in `plots`.
 pub fn page(paper: &Paper, readings: &Readings, drawn: impl Fn(&Figure) -> bool) -> String {
     let mut text = format!(
@@ -41,7 +38,7 @@ fn conditions(paper: &Paper, readings: &Readings) -> String {
             stored.load_after.clone(),
         ]);
     }
-    let is_busy = stored.iter().any(|stored| stored.load_before.parse::<f64>().is_ok_and(|load| load >= BUSY));
+    let is_busy = stored.iter().any(|stored| stored.is_busy());
     let alone = match is_busy {
         true => {
             "**Other work ran on the machine meanwhile**, as the load averages show: times are of mounts that suffered \
@@ -54,7 +51,10 @@ fn conditions(paper: &Paper, readings: &Readings) -> String {
         true => " **oncefs was a debug build in part, whose times say nothing.**",
         false => "",
     };
-    format!("Machine: {}. {alone}{build}\n\n{table}", first.machine)
+    format!(
+        "Machine: {}. {alone}{build} Figures below name the paper's sizes; those that were used are among the words here.\n\n{table}",
+        first.machine
+    )
 }
 
 /// A word as a shell needs it.

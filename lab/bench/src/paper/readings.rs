@@ -36,7 +36,15 @@ pub struct Stored {
     pub readings: Value,
 }
 
+/// From this load average on, other work is said to have run on the machine.
+const BUSY: f64 = 0.5;
+
 impl Stored {
+    /// Whether other work ran on the machine when it began.
+    pub fn is_busy(&self) -> bool {
+        self.load_before.parse::<f64>().is_ok_and(|load| load >= BUSY)
+    }
+
     /// Writes it to the directory.
     pub fn save(&self, directory: &Path, name: &str) -> Result<()> {
         write_json(&directory.join(format!("{name}.json")), self)

@@ -143,7 +143,8 @@ pub static PAPER: Paper = Paper {
             with profile `smartdedup`, whose parameters are the paper's, beside ext4. Both are on loop devices that are \
             limited to 40 MB/s and 3,000 requests a second of writes, 100 MB/s and 4,000 of reads. Hints have room for as \
             many fingerprints as in the paper. Numbers are ours over ext4's in the same repetition, unless they say \
-            otherwise: 1.17 is 17 % more.",
+            otherwise: 1.17 is 17 % more. The kernel lets a burst through where a limit begins, so files of less than 512 MiB \
+            say little about writes.",
     figures: &[
         Figure {
             number: "3",
@@ -236,14 +237,14 @@ pub static PAPER: Paper = Paper {
                    1, half of it reads) and with the reads twice (mix 2, two thirds).",
             claims: &[
                 Claim::at_most("processor, mix 1", "+3.3 %", 1.033, RatioOfSums(&[WRITE_CPU[0], READ_CPU[0]], &[WRITE_CPU[1], READ_CPU[1]]))
-                    .because(FUSE),
+                    .if_quiet().because(FUSE),
                 Claim::at_most(
                     "processor, mix 2",
                     "+1.7 %",
                     1.017,
                     RatioOfSums(&[WRITE_CPU[0], READ_CPU[0], READ_CPU[0]], &[WRITE_CPU[1], READ_CPU[1], READ_CPU[1]]),
                 )
-                .because(FUSE),
+                .if_quiet().because(FUSE),
                 Claim::told(
                     "memory of the daemon, MB",
                     "3.5 MB",

@@ -1,7 +1,7 @@
 //! Judges a claim by the median of what was measured.
 
-use super::figure::{Bound, Claim};
-use super::readings::Readings;
+use super::figure::{Bound, Claim, Measure};
+use super::readings::{Readings, Stored};
 use crate::spread::Spread;
 
 /// What came out.
@@ -34,6 +34,9 @@ impl Judged {
         let verdict = match (claim.bound, ours) {
             (Bound::NotComparable(why), _) => Verdict::NotComparable(why),
             (_, None) => Verdict::NotMeasured,
+            _ if claim.needs_quiet && is_busy(claim, readings) => {
+                Verdict::NotComparable("the machine did other work, and its processor time counts here too")
+            }
             (bound, Some(spread)) if bound.allows(spread.median) => Verdict::Holds,
             _ => Verdict::FallsShort,
         };
@@ -62,6 +65,11 @@ impl Judged {
             Verdict::NotMeasured => "not measured yet".to_owned(),
         }
     }
+}
+
+fn is_busy(claim: &Claim, readings: &Readings) -> bool {
+    let picks = claim.ours.iter().flat_map(Measure::picks);
+    picks.filter_map(|pick| readings.0.get(pick.experiment.name)).any(Stored::is_busy)
 }
 
 impl Bound {
@@ -97,16 +105,16 @@ pub fn number(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::paper::experiment::Experiment;
-    use crate::paper::figure::{Field, Measure, Pick};
-    use crate::paper::readings::Stored;
+    use crate::paper::figure::{Field, Pick};
 
     static EXPERIMENT: Experiment = Experiment { name: "e", words: &[] };
     const MEASURE: Measure = Measure::Of(Pick { experiment: &EXPERIMENT, list: "", keys: &[], field: Field::At("/v") });
-    static CLAIMS: [Claim; 4] = [
+    static CLAIMS: [Claim; 5] = [
         Claim::at_least("speed", "4", 4.0, MEASURE),
         Claim::at_most("time", "1", 1.0, MEASURE),
         Claim::below("time", "the least", 2.5, MEASURE),
         Claim::told("energy", "8 %", MEASURE, "no meter"),
+        Claim::at_most("processor", "3", 3.0, MEASURE).if_quiet(),
     ];
 
     fn readings(values: &[f64]) -> Readings {
@@ -134,6 +142,15 @@ mod tests {
         assert_eq!(judged(1).describe(), "**falls short**");
         assert_eq!((judged(0).ratio(), judged(2).ratio()), (Some(0.5), None));
         assert_eq!(judged(3).describe(), "not comparable: no meter");
+    }
+
+    #[test]
+    fn what_counts_the_work_of_others_is_judged_on_a_quiet_machine_only() {
+        let mut readings = readings(&[2.0]);
+        assert_eq!(Judged::of(&CLAIMS[4], &readings).verdict, Verdict::Holds);
+        readings.0.get_mut("e").unwrap().load_before = "7.5".to_owned();
+        assert!(matches!(Judged::of(&CLAIMS[4], &readings).verdict, Verdict::NotComparable(_)));
+        assert_eq!(Judged::of(&CLAIMS[2], &readings).verdict, Verdict::Holds);
     }
 
     #[test]

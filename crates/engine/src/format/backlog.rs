@@ -1,6 +1,6 @@
 //! A checkpoint of the skipped buffer: the file `skipped` has two slots, written in turn; the newer intact one counts.
 //!
-//! Advice: without it, or with an old one, the worker looks at everything once.
+//! Advice: without it, or with an old one, the worker visits every block once.
 
 use oncefs_dedup::Skipped;
 
@@ -32,7 +32,7 @@ pub struct Checkpoint {
     pub number: u64,
     /// The last commit of the clean unmount that wrote it; 0: it was written while mounted.
     pub clean_at: u64,
-    /// The blocks, files or everything to look at.
+    /// The blocks, files or everything to visit.
     pub records: Vec<Skipped>,
 }
 

@@ -1,5 +1,5 @@
-//! What a volume keeps of its device: what one more piece of a file costs readers. Advice: without it the next mount
-//! measures anew.
+//! The record about a volume's device: the cost of one more piece of a file to readers. Advice: without it the next
+//! mount measures it again.
 
 use oncefs_dedup::PieceCost;
 
@@ -10,7 +10,7 @@ const SEED: u64 = 0x6465_7669;
 /// The record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeviceRecord {
-    /// As it was measured last.
+    /// The last measured value.
     pub piece_cost: PieceCost,
 }
 

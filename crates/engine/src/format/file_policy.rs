@@ -8,7 +8,7 @@ use crate::MapId;
 
 const SEED: u64 = 0x706F_6C69;
 const BODY_BYTES: usize = 4;
-/// From this number on the first byte says that a slowdown is set, and counts 256 percent of it.
+/// From this number on the first byte means that a slowdown is set, and counts 256 percent of it.
 const SLOWDOWN: u8 = 7;
 /// Size of the record in bytes.
 pub const BYTES: usize = BODY_BYTES + 4;

@@ -2,18 +2,19 @@
 
 use super::shard::SHARD_BLOCKS;
 
-/// Records of the file system in one change: two access control lists of 64 KiB, what one operation on names changes,
+/// Records of the file system in one change: two access control lists of 64 KiB, the changes of one operation on names,
 /// or a portion of the attributes of a deleted inode.
 const RECORDS_BYTES: u64 = 160 << 10;
-/// What a written block takes at most: it is stored with its fingerprint (36 bytes), mapped (13), and the block that it
-/// replaces is counted (13).
+/// The most that a written block takes: it is stored with its fingerprint (36 bytes), mapped (13), and the block that
+/// it replaces is counted (13).
 const WRITTEN_BLOCK_BYTES: u64 = 64;
-/// What a block of a changed range takes at most: it is mapped (13), and two blocks are counted (26).
+/// The most that a block of a changed range takes: it is mapped (13), and two blocks are counted (26).
 const CHANGED_BLOCK_BYTES: u64 = 40;
-/// What any change takes beside that: the caller's records of one file, blocks that a range cuts, first differences.
+/// The most that any change takes in addition: the caller's records of one file, blocks that a range cuts, first
+/// differences.
 const BASE_BYTES: u64 = 4 << 10;
 
-/// How much a change adds to a group at most.
+/// The most that a change adds to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GroupBytes(pub u64);
 
@@ -23,17 +24,17 @@ impl GroupBytes {
     /// A change of few records and entries.
     pub const SMALL: Self = Self(BASE_BYTES);
 
-    /// A change that stores, shares or completes so many blocks.
+    /// A change that stores, shares or completes this many blocks.
     pub fn of_blocks(blocks: u64) -> Self {
         Self(BASE_BYTES + blocks * WRITTEN_BLOCK_BYTES)
     }
 
-    /// A change of all blocks of so many shards.
+    /// A change of all blocks of this many shards.
     pub fn of_shards(shards: u64) -> Self {
         Self(BASE_BYTES + shards * SHARD_BLOCKS * CHANGED_BLOCK_BYTES)
     }
 
-    /// How many shards a change of so many bytes can have.
+    /// How many shards a change of this many bytes can have.
     pub fn shards(self) -> u64 {
         self.0.saturating_sub(BASE_BYTES) / (SHARD_BLOCKS * CHANGED_BLOCK_BYTES)
     }

@@ -1,7 +1,7 @@
 //! A point of a volume's history: one record of the file `history`. Each has its own checksum, so a damaged one costs
-//! itself alone.
+//! only itself.
 //!
-//! Advice: nothing but reports depends on it.
+//! Advice: only reports depend on it.
 
 use super::{at, checksum};
 
@@ -22,13 +22,13 @@ const _: () = assert!(CHECKSUM_AT + 8 == POINT_BYTES);
 pub struct HistoryPoint {
     /// The moment, in seconds since 1970.
     pub seconds: u64,
-    /// What all files hold.
+    /// The content of all files.
     pub held: u64,
-    /// What the data area holds for them.
+    /// The blocks that the data area holds for them.
     pub stored: u64,
-    /// What could still be written.
+    /// How much could still be written.
     pub free: u64,
-    /// What the worker had yet to look at.
+    /// How much the worker had yet to visit.
     pub backlog: u64,
     /// Read from the data area since the point before.
     pub read: u64,

@@ -2,7 +2,7 @@
 
 use crate::{Lbn, MapId, Pbn};
 
-/// The least first byte of callers' keys.
+/// The lowest first byte of callers' keys.
 pub const CALLER_FIRST_BYTE: u8 = 0x10;
 
 const CHECKPOINT: u8 = 0x01;
@@ -139,7 +139,7 @@ pub fn scrub() -> Vec<u8> {
     vec![SCRUB]
 }
 
-/// Key of what the volume keeps of its device.
+/// Key of the record about the volume's device.
 pub fn device() -> Vec<u8> {
     vec![DEVICE]
 }

@@ -27,8 +27,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Format version of the whole volume.
 pub const VERSION: u32 = 1;
 
-/// Checksum of structured bytes. The seed differs by structure, so that one in the place
-/// of another is not mistaken for it.
+/// Checksum of structured bytes. The seed differs by structure, so that one structure in the place of another is
+/// detected.
 pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }

@@ -2,7 +2,7 @@
 //!
 //! A sector has its checksum and the sequence of the last group applied to it. A crash while a page is written leaves
 //! sectors that are each old or new, and redo knows which.
-//! A sector of zeros was never written: 16 free entries.
+//! A sector of zeros was never written: it holds 16 free entries.
 
 use super::{at, checksum};
 use crate::{Blocks, Fingerprint, Pbn, Tag};
@@ -22,7 +22,7 @@ pub const BAD: u8 = 1;
 pub const COPIED: u8 = 2;
 /// Flag: the block is a replica, and a record has its reference.
 pub const REPLICA: u8 = 4;
-/// The flags that this version sets. A page from the disk may have others.
+/// The flags that this version sets. A page read from disk may have others.
 pub const FLAGS_KNOWN: u8 = BAD | COPIED | REPLICA;
 
 const SECTOR_ENTRIES: usize = 16;
@@ -74,12 +74,12 @@ pub fn page_of(pbn: Pbn) -> u64 {
     pbn.0 / PAGE_ENTRIES
 }
 
-/// Bytes of the table for a data area of so many blocks.
+/// Bytes of the table for a data area of this many blocks.
 pub fn table_bytes(data: Blocks) -> u64 {
     data.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64
 }
 
-/// The seed makes the checksum of a sector in another's place fail.
+/// The seed makes the checksum of a sector in another sector's place fail.
 fn seed_of(number: u64, sector: usize) -> u64 {
     SEED ^ (number * SECTORS + sector as u64)
 }
@@ -87,7 +87,7 @@ fn seed_of(number: u64, sector: usize) -> u64 {
 /// A page in memory. Checksums and sequences inside are those of the last read or write.
 ///
 /// A damaged sector keeps its bytes, whatever is written around it: the next read finds the same damage. Its entries
-/// read as those of free blocks that serve nobody, and cannot be set. Only fsck makes it an empty one.
+/// read as those of free blocks that cannot be shared, and cannot be set. Only fsck makes it an empty sector.
 #[derive(Clone)]
 pub struct Page {
     bytes: Box<[u8; PAGE_BYTES]>,
@@ -110,7 +110,7 @@ impl Page {
         }
     }
 
-    /// Page `number` as read from disk, as far as it is whole.
+    /// Page `number` as read from disk, as far as it is intact.
     pub fn as_found(number: u64, bytes: &[u8; PAGE_BYTES]) -> Self {
         let mut damaged_sectors = 0;
         for (index, sector) in bytes.chunks_exact(SECTOR_BYTES).enumerate() {
@@ -128,12 +128,12 @@ impl Page {
         self.damaged_sectors
     }
 
-    /// Whether the sector with `pbn`'s entry is damaged: nothing is known of the block.
+    /// Whether the sector with `pbn`'s entry is damaged, so that nothing is known of the block.
     pub fn is_damaged(&self, pbn: Pbn) -> bool {
         self.damaged_sectors & 1 << Self::sector_of(pbn) != 0
     }
 
-    /// Makes damaged sectors empty ones, which are written with the page.
+    /// Makes damaged sectors empty. They are written with the page.
     pub fn empty_damaged(&mut self) {
         for (index, sector) in self.bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
             if self.damaged_sectors & 1 << index != 0 {
@@ -162,7 +162,7 @@ impl Page {
         *page.bytes
     }
 
-    /// Gives changed sectors their sequence and checksum: the page is now as `sealed` wrote it.
+    /// Gives changed sectors their sequence and checksum: the page now equals the one that `sealed` wrote.
     pub fn seal(&mut self, number: u64, sequence: u64) {
         for (index, sector) in self.bytes.chunks_exact_mut(SECTOR_BYTES).enumerate() {
             if self.changed_sectors & (1 << index) != 0 {
@@ -174,14 +174,14 @@ impl Page {
         self.changed_sectors = 0;
     }
 
-    /// The newest group in any whole sector.
+    /// The newest group in any intact sector.
     pub fn newest_sequence(&self) -> u64 {
         let sectors = self.bytes.chunks_exact(SECTOR_BYTES).enumerate();
         let whole = sectors.filter(|(index, _)| self.damaged_sectors & 1 << index == 0);
         whole.map(|(_, sector)| at::u64(sector, SEQUENCE_AT)).max().unwrap_or(0)
     }
 
-    /// The sequence of the sector with `pbn`'s entry: that group and older ones are in it already.
+    /// The sequence of the sector with `pbn`'s entry: it includes that group and older ones.
     pub fn sequence_of(&self, pbn: Pbn) -> u64 {
         let sector = (pbn.0 % PAGE_ENTRIES) as usize / SECTOR_ENTRIES;
         at::u64(self.bytes.as_slice(), sector * SECTOR_BYTES + SEQUENCE_AT)
@@ -212,20 +212,20 @@ impl Page {
         at::u32(self.bytes.as_slice(), start + COUNT_AT)
     }
 
-    /// Whether no entry is in use and the page has no stamp: it is equivalent to zeros. Of a damaged sector nobody knows.
+    /// Whether no entry is in use and the page has no stamp: it is equivalent to zeros. False if a sector is damaged.
     pub fn is_free(&self) -> bool {
         let is_known = self.damaged_sectors == 0;
         is_known && (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0) && self.entry(Pbn(0)).fingerprint.is_none()
     }
 
-    /// On page 0, where the label needs no entry: names the volume of the table, and marks the sector as changed, so
-    /// that it gets the number of the checkpoint that writes it.
+    /// On page 0, where the label needs no entry: records the table's volume, and marks the sector as changed, so that
+    /// it gets the number of the checkpoint that writes it.
     pub fn stamp(&mut self, volume_id: [u8; 16]) {
         let entry = Entry { fingerprint: Some(Fingerprint(volume_id)), ..Entry::default() };
         self.set(Pbn(0), &entry);
     }
 
-    /// On page 0: the volume of the table, and the checkpoint that wrote it last. None: none did.
+    /// On page 0: the volume of the table, and the checkpoint that last wrote it. None: the page has no stamp.
     pub fn stamped(&self) -> Option<([u8; 16], u64)> {
         self.entry(Pbn(0)).fingerprint.map(|id| (id.0, self.sequence_of(Pbn(0))))
     }

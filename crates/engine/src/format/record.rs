@@ -1,9 +1,10 @@
 //! A log record: one commit group. Header, operations, padding to `ALIGN_BYTES`.
 //!
-//! A Hamming code finds one wrong byte, so that the record is neither lost nor mistaken for a write that a crash cut
-//! off. The code is the XOR of the places of all set bits, so wrong bits change it by the XOR of their own places. An odd
-//! number of them in one byte gives the byte; an even number cancels all but their places within it, and each byte is
-//! tried. A torn write changes the code by anything. The record's checksum tells whether this was all that was wrong.
+//! A Hamming code locates one wrong byte, so that the record is neither lost nor mistaken for a write that a crash cut
+//! off. The code is the XOR of the places of all set bits, so wrong bits change it by the XOR of their own places. An
+//! odd number of them in one byte identifies the byte. An even number cancels all but their places within it, and each
+//! byte is tried. A torn write changes the code arbitrarily. The record's checksum tells whether this was the only
+//! damage.
 
 use crate::device::ALIGN_BYTES;
 use crate::format::{at, checksum};
@@ -22,7 +23,8 @@ const PLACES_AT: usize = 88;
 const HEADER_SUM_AT: usize = 92;
 const SEED: u64 = 0x7265_636F;
 const HEADER_SEED: u64 = 0x6865_6164;
-/// In longer records an even number of wrong bits is not sought: that takes the square of their length, here seconds.
+/// In longer records an even number of wrong bits is not searched for: the time grows with the square of their length,
+/// here to seconds.
 const SOUGHT_BYTES_MAX: usize = 64 << 10;
 const _: () = assert!(TOTALS_AT + Totals::BYTES == PLACES_AT && HEADER_SUM_AT + 4 == HEADER_BYTES);
 
@@ -35,7 +37,7 @@ pub struct Totals {
     pub used: Blocks,
     /// Blocks reserved by fallocate and not written yet; with `used` at most `data`.
     pub reserved: Blocks,
-    /// References to blocks from all maps: what the files hold, counted without sharing.
+    /// References to blocks from all maps: the content of all files, counted without sharing.
     pub mapped: Blocks,
     /// The next map id to hand out.
     pub next_map: MapId,
@@ -107,7 +109,7 @@ pub fn seal(record: &mut [u8], header: &Header, log_id: [u8; 16]) {
     record[SUM_AT..MAGIC_AT].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Decodes the header of a record if it looks like one of this log. Does not check the checksum.
+/// Decodes the header of a record if it looks like one of this log. Does not verify the checksum.
 pub fn peek(bytes: &[u8], log_id: [u8; 16]) -> Option<Header> {
     let header = bytes.get(..HEADER_BYTES)?;
     if at::u64(header, MAGIC_AT) != MAGIC || header[LOG_ID_AT..TOTALS_AT] != log_id {
@@ -133,8 +135,8 @@ fn header_sum(record: &[u8]) -> u32 {
     checksum(&record[MAGIC_AT..HEADER_SUM_AT], HEADER_SEED) as u32
 }
 
-/// The header of group `sequence` in the first bytes of a record, after repairing one wrong byte if that makes it whole.
-/// None: there is no such header.
+/// The header of group `sequence` in the first bytes of a record, after correcting one wrong byte if that makes it
+/// valid. None: the bytes are not such a header.
 pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<Header> {
     let whole = |bytes: &[u8]| {
         let is_whole = at::u32(bytes, HEADER_SUM_AT) == header_sum(bytes);
@@ -144,7 +146,7 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
     if let Some(header) = whole(bytes) {
         return Some(header);
     }
-    // Bytes that are no header differ in more than one of what is known of it.
+    // Bytes that are not a header differ in more than one of the known bytes.
     let known = known_bytes(log_id, sequence);
     let mut wrong = known.iter().filter(|(at, value)| bytes[*at] != *value);
     let sought = match (wrong.next(), wrong.next()) {
@@ -165,8 +167,8 @@ pub fn mend_header(bytes: &mut [u8], log_id: [u8; 16], sequence: u64) -> Option<
     None
 }
 
-/// The sequence in a header of this log of which at most one byte is wrong, or in what still looks like one although more
-/// is. None: it does not begin as a header of this log does.
+/// The sequence in a header of this log with at most one wrong byte, or in bytes that still look like one although more
+/// are wrong. None: they do not begin like a header of this log.
 pub fn likely_sequence(bytes: &[u8], log_id: [u8; 16]) -> Option<u64> {
     let mut header: [u8; HEADER_BYTES] = bytes.get(..HEADER_BYTES)?.try_into().expect("its own length");
     let wrong = known_bytes(log_id, 0)
@@ -176,7 +178,7 @@ pub fn likely_sequence(bytes: &[u8], log_id: [u8; 16]) -> Option<u64> {
         return None;
     }
     let claimed = at::u64(&header, SEQUENCE_AT);
-    // Wherever the byte is: that of another field leaves the sequence as it is claimed.
+    // Wherever the wrong byte is: in another field, it leaves the sequence as claimed.
     let others = (SEQUENCE_AT..BODY_LEN_AT).flat_map(|at| (1..=u8::MAX).map(move |bits| (at, bits)));
     let mended = others.map(|(at, bits)| claimed ^ u64::from(bits) << ((at - SEQUENCE_AT) * 8));
     header[MAGIC_AT..SEQUENCE_AT].copy_from_slice(&MAGIC.to_le_bytes());
@@ -188,21 +190,21 @@ pub fn likely_sequence(bytes: &[u8], log_id: [u8; 16]) -> Option<u64> {
     Some(found.unwrap_or(claimed))
 }
 
-/// Whether these are the first bytes of the record of group `sequence`, one byte of its header wrong or none.
+/// Whether these are the first bytes of the record of group `sequence`, with at most one wrong byte in its header.
 pub fn is_of_group(block: &[u8], log_id: [u8; 16], sequence: u64) -> bool {
     let Some(header) = block.get(..HEADER_BYTES) else { return false };
     let is_claimed = peek(header, log_id).is_some_and(|header| header.sequence == sequence);
     is_claimed || mend_header(&mut header.to_vec(), log_id, sequence).is_some()
 }
 
-/// The bytes that any header of group `sequence` has, with their places.
+/// The bytes that are the same in every header of group `sequence`, with their places.
 fn known_bytes(log_id: [u8; 16], sequence: u64) -> Vec<(usize, u8)> {
     let fields = [(MAGIC_AT, &MAGIC.to_le_bytes()[..]), (SEQUENCE_AT, &sequence.to_le_bytes()), (LOG_ID_AT, &log_id)];
     fields.into_iter().flat_map(|(from, bytes)| (from..).zip(bytes.iter().copied())).collect()
 }
 
-/// Repairs one wrong byte of a record whose header is whole. False: more is wrong, as in a record that was not completely
-/// written, or an even number of bits of one byte in a record of more than 64 KiB.
+/// Corrects one wrong byte of a record whose header is intact. False: more is wrong, as in an incompletely written
+/// record, or an even number of bits of one byte in a record of more than 64 KiB.
 pub fn mend(record: &mut [u8], header: &Header, log_id: [u8; 16]) -> bool {
     let Some(end) = usize::try_from(header.body_len).ok().and_then(|len| HEADER_BYTES.checked_add(len)) else {
         return false;
@@ -229,7 +231,7 @@ fn wrong_places(record: &mut [u8], end: usize) -> u32 {
     wrong
 }
 
-/// Makes the checksum of `covered` right by a change of one byte, whose wrong bits have places with the XOR `wrong`.
+/// Makes the checksum of `covered` right by changing one byte. The places of its wrong bits have the XOR `wrong`.
 fn mend_covered(covered: &mut [u8], wrong: u32, sum: u64) -> bool {
     let (word, within, len) = (wrong >> 3, wrong & 7, covered.len());
     let mut is_mended_at = |at: usize, is_odd: bool| {

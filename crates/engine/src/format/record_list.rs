@@ -1,4 +1,4 @@
-//! The file `copies/list`: which record files were live at the last checkpoint, what they held, and the manifest that
+//! The file `copies/list`: which record files were live at the last checkpoint, their content, and the manifest that
 //! named them. It tells a damaged file from a sound one, and a live file from a superseded one.
 
 use super::{at, checksum};
@@ -10,12 +10,12 @@ const MANIFEST_LEN_AT: usize = 36;
 const MANIFEST_NUMBER_AT: usize = 40;
 const CHECKPOINT_AT: usize = 48;
 const CHECKPOINT_BYTES: usize = 64;
-/// Size of what stands before the files.
+/// Size of the part before the files.
 pub const HEADER_BYTES: usize = CHECKPOINT_AT + CHECKPOINT_BYTES;
 /// Size of a file's entry.
 pub const ENTRY_BYTES: usize = 36;
 const CHECKSUM_BYTES: usize = 8;
-/// In the manifest's length: one copy is kept, and the list does not have it.
+/// Flag in the manifest's length: one copy is kept, and the list does not contain it.
 const NOT_HERE: u32 = 1 << 31;
 const SEED: u64 = 0x6C69_7374;
 /// The seed of a file's checksum.
@@ -30,7 +30,7 @@ pub struct RecordFile {
     pub len: u64,
     /// Checksum of all of them.
     pub sum: u64,
-    /// Checksum of its end: index, filter and footer, without which nothing in it is found.
+    /// Checksum of its end: index, filter and footer, which are needed to find anything in it.
     pub end_sum: u64,
     /// Its level: a file of a lower one is newer.
     pub level: u32,
@@ -50,16 +50,16 @@ pub struct RecordList {
     pub files: Vec<RecordFile>,
     /// Number of the manifest that names them.
     pub manifest_number: u64,
-    /// Its content up to the checkpoint; empty where one copy is enough.
+    /// Its content up to the checkpoint. Empty if one copy is enough.
     pub manifest: Vec<u8>,
-    /// How many bytes of it were whole then; 0: not known, as in lists of older versions with one copy.
+    /// How many bytes of it were intact then. 0: unknown, as in lists of older versions with one copy.
     pub manifest_len: u32,
     /// The checkpoint record.
     pub checkpoint: Vec<u8>,
 }
 
 impl RecordList {
-    /// What is listed of a file.
+    /// The list's entry of a file.
     pub fn entry(&self, number: u64) -> Option<&RecordFile> {
         self.files.iter().find(|file| file.number == number)
     }

@@ -43,7 +43,7 @@ pub fn decode_replica(bytes: &[u8]) -> Option<Pbn> {
 /// The state of the scrub's last pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ScrubState {
-    /// There was none.
+    /// No pass ever ran.
     #[default]
     Never,
     /// It is running.
@@ -76,13 +76,13 @@ pub struct ScrubRecord {
     pub blocks: u64,
     /// Bad blocks found in this pass.
     pub found: u64,
-    /// Most bytes per second; 0: as the load allows.
+    /// Maximum bytes per second. 0: as the load allows.
     pub rate: u64,
     /// Microseconds spent on the pass.
     pub spent: u64,
     /// Passes finished in the volume's life.
     pub passes: u64,
-    /// Blocks that the pass passed over, since their entries in the block table are damaged.
+    /// Blocks that the pass passed over because their entries in the block table are damaged.
     pub unknown: u64,
 }
 
@@ -94,7 +94,7 @@ impl ScrubRecord {
         sealed(&numbers, SCRUB_SEED)
     }
 
-    /// Decodes the record's value, also of one that ends before `unknown`. None: it is damaged.
+    /// Decodes the record's value, also of a record that ends before `unknown`. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let shorter = || unsealed(bytes, SCRUB_SEED).map(|[a, b, c, d, e, f, g]| [a, b, c, d, e, f, g, 0]);
         let [state, next, blocks, found, rate, spent, passes, unknown] =

@@ -54,7 +54,7 @@ impl Extent {
     }
 }
 
-/// The seed makes the checksum of a record under another's key fail.
+/// The seed makes the checksum of a record under another key fail.
 fn seed_of(key: ShardKey) -> u64 {
     SEED ^ key.map.0.rotate_left(32) ^ key.shard
 }
@@ -105,7 +105,7 @@ impl Shard {
         })
     }
 
-    /// Replaces what is at the blocks of `new`, which may be a hole.
+    /// Replaces the targets of the blocks of `new`, which may be a hole.
     pub fn set(&mut self, new: Extent) {
         assert!(u64::from(new.end()) <= SHARD_BLOCKS, "(4) an extent ends at {}", new.end());
         let from = self.extents.partition_point(|extent| extent.end() <= new.first);

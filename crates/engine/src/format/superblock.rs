@@ -1,4 +1,5 @@
-//! The file `superblock`: what never changes in a volume's life. Sizes and totals are in the log and the checkpoint.
+//! The file `superblock`: the properties that never change in a volume's life. Sizes and totals are in the log and the
+//! checkpoint.
 
 use std::fmt;
 
@@ -34,7 +35,7 @@ pub struct Superblock {
     pub data: DataPlace,
     /// The volume's profile.
     pub profile: Profile,
-    /// How many copies are kept of what all files depend on. None: as many as the profile says.
+    /// How many copies are kept of the structures that all files depend on. None: as many as the profile says.
     pub copies: Option<Copies>,
 }
 

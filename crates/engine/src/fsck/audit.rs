@@ -1,4 +1,4 @@
-//! The interface for fsck: audits, repairs, and the places that their messages name.
+//! The interface for fsck: audits, repairs, and the places named in their messages.
 
 use hashbrown::HashSet;
 
@@ -10,8 +10,8 @@ use crate::fsck::fix::Fixed;
 use crate::{Blocks, Lbn, MapId, Pbn, Result, Store};
 
 impl Store {
-    /// Calls `visit` for every map that has blocks and is not detached, in the order of ids, with the number of its blocks;
-    /// `None` if a part of the map is damaged.
+    /// Calls `visit` for every map that has blocks and is not detached, in the order of ids, with the number of its
+    /// blocks, or with `None` if a part of the map is damaged.
     ///
     /// # Errors
     ///
@@ -19,7 +19,7 @@ impl Store {
     /// the log changes, cannot be read.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
         self.core.redo_all()?;
-        // From their records: memory also has the ids of maps whose blocks are all freed, or are said to be.
+        // Read from their records, because memory also has the ids of maps whose blocks are all freed, or appear to be.
         let detached: HashSet<MapId> = self.core.detached_maps()?.into_iter().collect();
         let mut current: Option<(MapId, Option<u64>)> = None;
         let mut finish = |done: Option<(MapId, Option<u64>)>| {
@@ -43,16 +43,17 @@ impl Store {
         Ok(())
     }
 
-    /// Checks every invariant across the engine's structures, and with `read_data` every live block against its tag. Nothing
-    /// else may happen on the volume meanwhile. `progress` gets the blocks done and the blocks in all.
+    /// Checks every invariant across the engine's structures, and with `read_data` every live block against its tag.
+    /// The volume must not be used for anything else meanwhile. `progress` gets the number of blocks done and the
+    /// total.
     ///
     /// Faults are in the report; they are not errors.
     ///
     /// # Errors
     ///
     /// [`Error::Io`](crate::Error::Io), [`Error::NoSpace`](crate::Error::NoSpace) or
-    /// [`Error::Corrupt`](crate::Error::Corrupt): the check itself cannot go on, because a device, the record store or the
-    /// temporary file for sorting failed.
+    /// [`Error::Corrupt`](crate::Error::Corrupt): the check itself cannot continue, because a device, the record store
+    /// or the temporary file for sorting failed.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
         self.core.check(read_data, progress)
     }
@@ -78,7 +79,8 @@ impl Store {
         self.core.repair(limit, progress)
     }
 
-    /// Commits or checkpoints if much was published since the last time: keeps memory bounded on a volume without threads.
+    /// Commits or checkpoints if much was published since the last time. Keeps memory bounded on a volume without
+    /// threads.
     ///
     /// # Errors
     ///
@@ -96,7 +98,7 @@ impl Store {
         self.core.places_of(blocks, limit)
     }
 
-    /// The first block after everything that the map has; 0 for an empty map.
+    /// The first block after the last mapped one; 0 for an empty map.
     ///
     /// # Errors
     ///
@@ -117,5 +119,5 @@ impl Store {
     }
 }
 
-/// Shards read at once when a map's end is sought.
+/// Shards read at a time when searching for a map's end.
 const SHARDS_LOOKED_AT: usize = 256;

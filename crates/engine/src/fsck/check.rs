@@ -1,14 +1,14 @@
 //! Check: every invariant across the engine's structures, as code. Tests, the crash explorer and fsck share it.
 //!
-//! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all
-//! maps, and from what else refers to blocks. (3) The totals equal the table and the maps, and no more is promised
-//! than there is. (4) No live block is free in the allocator. (5) When data is read: every live block's content has
-//! the tag that the table says, those known to be bad left out. (6) Every page of the table and every shard can be decoded, and no page is newer
+//! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all maps
+//! and from records. (3) The totals equal the table and the maps, and never promise more than the data area has. (4) No
+//! live block is free in the allocator. (5) When data is read: every live block's content has the tag in the table,
+//! except for blocks known to be bad. (6) Every page of the table and every shard can be decoded, and no page is newer
 //! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form.
 //!
-//! An audit goes once through all maps, once through the block table, and once through the live blocks of the data
-//! area, in that order. The references are sorted in between (`sort.rs`), so its memory is bounded whatever the
-//! size of the volume, and proportional to what is there on a small one.
+//! An audit reads all maps once, then the block table once, then the live blocks of the data area once. The references
+//! are sorted in between (`sort.rs`). So its memory is bounded whatever the size of the volume, and proportional to the
+//! content of a small one.
 
 mod blocks;
 pub mod fault;
@@ -29,26 +29,26 @@ use crate::format::shard::{Extent, Shard, Target};
 use crate::space::allocator::Run;
 use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};
 
-/// Faults kept as values; more are only counted.
+/// Faults kept as values. Further ones are only counted.
 const FAULTS_MAX: usize = 1 << 16;
 /// Problems described one by one.
 const PROBLEMS_MAX: usize = 100;
-/// Records fetched in one go.
+/// Records fetched at a time.
 const PORTION: usize = 1024;
 
-/// The part of an audit that is under way, and the unit of its progress.
+/// The current part of an audit, and the unit of its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading the maps: references seen of those that the totals say.
+    /// Reading the maps. Progress: references seen, out of those in the totals.
     Maps,
-    /// Reading the block table, and the data where that is asked for: live blocks of those that the totals say.
+    /// Reading the block table, and the data if requested. Progress: live blocks seen, out of those in the totals.
     Blocks,
 }
 
-/// Told the phase, how much of it is done and how much it has.
+/// Receives the phase, the amount done and the total amount.
 pub type Progress<'a> = &'a mut dyn FnMut(Phase, u64, u64);
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
     /// Descriptions, the first hundred.
@@ -65,7 +65,8 @@ pub struct CheckReport {
     pub reserved: Blocks,
     /// Blocks whose content was read.
     pub read: Blocks,
-    /// Blocks that were found damaged before and are kept apart. They contradict nothing, so they are no problems here.
+    /// Blocks that were found damaged earlier and are kept apart. They contradict nothing, so they are not problems
+    /// here.
     pub bad: Vec<BadBlock>,
 }
 
@@ -82,13 +83,13 @@ impl CheckReport {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// Whether there are no problems.
     pub fn is_clean(&self) -> bool {
         self.problems_count == 0
     }
 }
 
-/// An audit under way.
+/// A running audit.
 struct Audit<'a> {
     core: &'a Core,
     read_data: bool,
@@ -96,20 +97,20 @@ struct Audit<'a> {
     progress: Progress<'a>,
     /// Whether references are missing because a part of a map cannot be decoded.
     is_in_doubt: bool,
-    /// Whether live blocks are missing because a page of the table cannot be.
+    /// Whether live blocks are missing because a page of the table cannot be decoded.
     has_damaged_pages: bool,
 }
 
 impl Core {
-    /// Checks the whole volume, which nothing else uses during the check. `progress` is told how much is done and
-    /// how much there is, in blocks, first of the references and then of the blocks.
+    /// Checks the whole volume, which nothing else uses meanwhile. `progress` gets the amount done and the total, in
+    /// blocks, first of the references and then of the blocks.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
         self.audit(read_data, &mut |_, done, total| progress(done, total))
     }
 
     /// The same, with the phase.
     pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
-        // What a checkpoint moves would be seen in two places, or in none.
+        // Otherwise an object that a checkpoint moves would be seen in two places, or in none.
         let _quiet = self.journal.hold_checkpoints();
         self.redo_what_is_whole()?;
         let report = CheckReport::default();
@@ -123,8 +124,8 @@ impl Core {
         Ok(report)
     }
 
-    /// References to blocks that are not in any map: each block of a run has one. The records of bad blocks refer to
-    /// them and to their replacements, those of replicas to the replicas.
+    /// References to blocks from outside the maps. Each block of a run has one. The records of bad blocks refer to them
+    /// and to their replacements, and those of replicas to the replicas.
     fn references_beside_maps(&self, visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         for ((mut from, to), of_bad) in [(keys::all_bad(), true), (keys::all_replicas(), false)] {
             loop {
@@ -145,7 +146,8 @@ impl Core {
         Ok(())
     }
 
-    /// Applies what a crash left in the log, except to what is damaged: that is found later, at its place.
+    /// Applies redo that a crash left in the log, except to damaged objects: the audit finds them later, in their
+    /// places.
     fn redo_what_is_whole(&self) -> Result<()> {
         let (mut pages, shards) = {
             let state = self.state.lock();
@@ -169,7 +171,7 @@ impl Core {
         let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
         let mut from = ShardKey { map: MapId(0), shard: 0 };
         loop {
-            // Memory first: a checkpoint in between brings shards from there into the sorted state.
+            // Memory first: a checkpoint in between moves shards from memory into the sorted state.
             let in_memory = self.state.lock().shards.keys_from(from, PORTION);
             let stored = self.stored.scan(&keys::shard(from), &end, PORTION)?;
             let newest_stored = stored.iter().rev().find_map(|(key, _)| keys::parse_shard(key));
@@ -221,10 +223,10 @@ impl Core {
         Ok(())
     }
 
-    /// Shards of all maps that may hold something, from one on, in order, some `limit` of them, and where to go on.
+    /// Shards of all maps that may hold something, from one on, in order, about `limit` of them, and where to continue.
     pub fn shards_from(&self, from: ShardKey, limit: usize) -> Result<(Vec<ShardKey>, Option<ShardKey>)> {
         let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
-        // Memory first: a checkpoint in between brings shards from there into the sorted state.
+        // Memory first: a checkpoint in between moves shards from memory into the sorted state.
         let in_memory = self.state.lock().shards.keys_from(from, limit);
         let stored = self.stored.scan(&keys::shard(from), &end, limit)?;
         let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
@@ -240,18 +242,18 @@ impl Core {
     }
 }
 
-/// What a visit to all shards meets.
+/// An item of a visit to all shards.
 pub enum ShardRecord<'a> {
-    /// A shard with something in it.
+    /// A non-empty shard.
     Whole(ShardKey, &'a Shard),
     /// A shard that cannot be decoded.
     Damaged(ShardKey),
-    /// A key that begins as a shard's and does not go on as one.
+    /// A key that begins like a shard's but is not one.
     Unknown(&'a [u8]),
 }
 
 impl Audit<'_> {
-    /// (1), (7), and what refers to blocks.
+    /// (1), (7), and the references to blocks.
     fn maps(&mut self) -> Result<References> {
         let core = self.core;
         let totals = core.state.lock().totals;
@@ -300,7 +302,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// (8), except for shards, which were all seen.
+    /// (8), except for shards, which were all visited already.
     fn records(&mut self) -> Result<()> {
         for (mut from, to) in keys::all_but_shards() {
             loop {
@@ -316,7 +318,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// (3). What is damaged may hold what a sum has in addition.
+    /// (3). Damaged parts may account for an excess of a sum.
     fn totals(&mut self) {
         let totals = self.core.state.lock().totals;
         let label = Blocks(1);
@@ -337,7 +339,7 @@ impl Audit<'_> {
     }
 }
 
-/// The parts of a data extent that lie outside a data area of so many blocks, or on its label.
+/// The parts of a data extent that lie outside a data area of this many blocks, or on its label.
 fn outside(extent: &Extent, data: Blocks) -> impl Iterator<Item = Extent> + use<> {
     let Extent { first, blocks, target } = *extent;
     let Target::Data(pbn) = target else { unreachable!("only data lies anywhere") };

@@ -1,11 +1,11 @@
-//! Repair: what an audit finds and what has one right answer is mended, by ordinary commit groups.
+//! Repair: fixes the faults of an audit that have one right answer, by ordinary commit groups.
 //!
-//! It goes in rounds of an audit and the mends of its lowest rank: references first, then counts, which are right
-//! only when all references are, then totals. Every mend says what is afterwards, by itself and whatever the others
-//! do, so a crash in the middle leaves a volume that the next repair goes on with. No content is written, none is
-//! dropped, and what would be a guess stays as it is (`docs/decisions/0013-refuse-rather-than-guess.md`).
+//! It works in rounds: an audit, then the repairs of its lowest rank. References come first, then counts, which are
+//! right only when all references are, then totals. Every repair sets an absolute value, independent of the others. So
+//! a crash in the middle leaves a volume that the next repair continues with. No content is written and none is
+//! dropped. A fault whose repair would be a guess stays as it is (`docs/decisions/0013-refuse-rather-than-guess.md`).
 //!
-//! No background thread may run during a repair: they rely on the counts that are mended here.
+//! No background thread may run during a repair, because the threads rely on the counts that are being repaired.
 
 use std::time::Instant;
 
@@ -20,19 +20,19 @@ use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 
-/// A repair ends after so many rounds: three mend everything that one audit reports.
+/// A repair ends after this many rounds. Three repair everything that one audit reports.
 const ROUNDS_MAX: usize = 1_000;
-/// Mends described one by one.
+/// Repairs described one by one.
 const MENDED_MAX: usize = 100;
 
-/// What a repair did, and what it left.
+/// What a repair fixed, and what it left.
 #[derive(Debug, Default)]
 pub struct Fixed {
-    /// What was mended, the first hundred as they were found.
+    /// Repaired faults as they were found, the first hundred.
     pub mended: Vec<String>,
-    /// All that was mended.
+    /// The number of all repaired faults.
     pub fixed_count: u64,
-    /// Parts of maps that became holes because what they named is outside the data area, and other losses.
+    /// Parts of maps that became holes because they named blocks outside the data area, and other losses.
     pub lost: Vec<Fault>,
     /// The last audit, without data.
     pub left: CheckReport,
@@ -53,7 +53,7 @@ impl Fixed {
 }
 
 impl Core {
-    /// Mends what `limit` allows, and makes it and the log durable in its place.
+    /// Repairs what `limit` allows, commits it and checkpoints the log.
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
         let mut repaired = Fixed::default();
         for _ in 0..ROUNDS_MAX {
@@ -66,7 +66,7 @@ impl Core {
         Ok(repaired)
     }
 
-    /// One round. False: there was nothing to be mended.
+    /// One round. False: there was nothing to repair.
     fn repair_once(&self, limit: Remedy, repaired: &mut Fixed) -> Result<bool> {
         let faults = std::mem::take(&mut repaired.left.faults);
         let may = |fault: &&Fault| fault.remedy() <= limit && fault.remedy() != Remedy::None;
@@ -84,8 +84,8 @@ impl Core {
         Ok(is_changed)
     }
 
-    /// Commits a group that has become large, and checkpoints when much is in memory: for work without the threads
-    /// that do so.
+    /// Commits a group that has become large, and checkpoints when much is in memory, because a repair runs without the
+    /// threads that do so.
     pub fn settle(&self) -> Result<()> {
         let (group, dirty) = {
             let state = self.state.lock();
@@ -97,7 +97,7 @@ impl Core {
         if group > self.journal.bounds().group_bytes_max() / 2 { self.commit_what_is_whole() } else { Ok(()) }
     }
 
-    /// Mends one fault. False: something that is not mended prevents it.
+    /// Repairs one fault. False: another fault that is not repaired prevents it.
     fn mend(&self, fault: &Fault) -> Result<bool> {
         let mended = match fault {
             Fault::Outside { key, extent } => self.make_hole(*key, extent),
@@ -132,7 +132,7 @@ impl Core {
         }
     }
 
-    /// A part of a map that names nothing becomes a hole.
+    /// Makes a part of a map that names no valid block a hole.
     fn make_hole(&self, key: crate::format::keys::ShardKey, extent: &Extent) -> Result<()> {
         let mut shard = (*self.shard(key)?).clone();
         shard.set(Extent { target: Target::Hole, ..*extent });
@@ -144,7 +144,7 @@ impl Core {
         Ok(())
     }
 
-    /// The count of a block becomes the number of its references. Without any it is free once that is durable.
+    /// Sets the count of a block to the number of its references. Without references it is free once that is durable.
     fn set_count(&self, pbn: Pbn, count: u32) -> Result<()> {
         self.with_pages(
             || vec![page_of(pbn)],
@@ -159,9 +159,9 @@ impl Core {
         )
     }
 
-    /// A block that has references and no entry gets one. Its tag is that of what is there; if the old entry says
-    /// the same, it was right all along and its fingerprint is too. One that is known to be bad stays so: its record has the
-    /// tag that it should have.
+    /// Gives a block that has references but no entry a new one. Its tag is that of the present content. If the old
+    /// entry has the same tag, it was right, and its fingerprint is kept. A block that is known to be bad stays bad:
+    /// its record has the tag of its right content.
     fn restore_entry(&self, pbn: Pbn, count: u32) -> Result<()> {
         let bad = self.state.lock().bad.get(pbn);
         let tag = match (bad, self.staging.get(pbn)) {
@@ -190,13 +190,12 @@ impl Core {
         )
     }
 
-    /// Sectors that cannot be read become empty ones, with what the log says of them. The next round counts their
-    /// references.
+    /// Makes unreadable sectors empty ones, and applies the log's redo to them. The next round counts their references.
     fn empty_damaged_sectors(&self, number: u64) -> Result<()> {
         let mut page = self.stored.read_pages(number, 1)?.remove(0).1;
         page.empty_damaged();
         let mut state = self.state.lock();
-        // One that is not in memory gets what the log says of it by this.
+        // If the page is not in memory, this also applies the log's redo to it.
         let generation = state.table.generation();
         state.table.admit(number, page, generation);
         state.table.edit(number).empty_damaged();
@@ -204,7 +203,8 @@ impl Core {
         Ok(())
     }
 
-    /// The scrub's record tells the next mount no more of damage that is mended. The next scrub says what is left.
+    /// Removes repaired damage from the scrub's record, so that the next mount does not report it. The next scrub
+    /// reports what is left.
     fn forget_unknown(&self) -> Result<()> {
         let record = self.get(&keys::scrub())?.as_deref().and_then(ScrubRecord::decode);
         let Some(record) = record.filter(|record| record.unknown > 0) else { return Ok(()) };
@@ -214,7 +214,7 @@ impl Core {
         Ok(())
     }
 
-    /// A sum becomes what was found.
+    /// Sets a total to the sum that was found.
     pub fn set_sum(&self, sum: Sum, found: Blocks) {
         let mut state = self.state.lock();
         state.group.touch(Instant::now());
@@ -225,7 +225,7 @@ impl Core {
         }
     }
 
-    /// The files that have a block among some: map and lbn of each place, at most `limit`.
+    /// The places in files that refer to some blocks, as map and lbn, at most `limit`.
     pub fn places_of(&self, pbns: &[Pbn], limit: usize) -> Result<Vec<(Pbn, MapId, Lbn)>> {
         let mut sorted = pbns.to_vec();
         sorted.sort_unstable();

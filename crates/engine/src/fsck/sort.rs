@@ -1,8 +1,8 @@
-//! Sorting more than memory holds: what an audit meets in one order and has to compare in another.
+//! Sorts more items than fit into memory: an audit meets them in one order and has to compare them in another.
 //!
-//! Items are small arrays of numbers. Up to a bound they stay in memory, which is all that happens on a small
-//! volume. Beyond it they go to a file without a name in the host's temporary directory, in sorted pieces that are
-//! merged while they are read back: memory stays the same however many there are, and everything is read once.
+//! Items are small arrays of numbers. Up to a bound they stay in memory, which suffices for a small volume. Beyond it
+//! they go to an unnamed file in the host's temporary directory, in sorted pieces that are merged as they are read
+//! back. So memory stays the same however many there are, and everything is read once.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ use crate::{Error, Result};
 const MEMORY_BYTES: usize = 32 << 20;
 /// Bytes of a piece read back at a time.
 const READ_BYTES: usize = 64 << 10;
-/// Where temporary files go when `TMPDIR` does not say: on a disk, as `/tmp` is memory on many machines.
+/// Where temporary files go if `TMPDIR` is not set. On a disk, because `/tmp` is memory on many machines.
 const TEMPORARY_DIR: &str = "/var/tmp";
 
 /// Tells the temporary files of one process apart, for the moment in which they have names.
@@ -33,14 +33,14 @@ pub struct Sorter<const N: usize> {
     file_bytes: u64,
 }
 
-/// A sorted part of the temporary file that was not read back yet, and its next items.
+/// A sorted part of the temporary file that is not fully read back yet, and its next items.
 struct Piece<const N: usize> {
     at: u64,
     end: u64,
     next: std::vec::IntoIter<[u64; N]>,
 }
 
-/// Gives the items back in ascending order.
+/// Returns the items in ascending order.
 pub struct Sorted<const N: usize> {
     memory: std::vec::IntoIter<[u64; N]>,
     file: Option<File>,
@@ -56,14 +56,14 @@ impl<const N: usize> Default for Sorter<N> {
 }
 
 impl<const N: usize> Sorter<N> {
-    /// No items; at most `bytes` of them in memory.
+    /// An empty sorter with at most `bytes` of items in memory.
     pub fn with_memory(bytes: usize) -> Self {
         const { assert!(0 < N && size_of::<[u64; N]>() <= READ_BYTES) };
         let items_max = (bytes / size_of::<[u64; N]>()).max(1);
         Self { items: Vec::new(), items_max, pieces: Vec::new(), file: None, file_bytes: 0 }
     }
 
-    /// Takes one.
+    /// Adds an item.
     pub fn push(&mut self, item: [u64; N]) -> Result<()> {
         if self.items.len() == self.items_max {
             self.spill().map_err(|e| Error::io("writing a temporary file (set TMPDIR to a place with room)", e))?;
@@ -73,7 +73,7 @@ impl<const N: usize> Sorter<N> {
         Ok(())
     }
 
-    /// All were taken.
+    /// Ends the collection and sorts.
     pub fn sorted(mut self) -> Result<Sorted<N>> {
         self.items.sort_unstable();
         let Self { items, pieces, file, .. } = self;
@@ -106,7 +106,7 @@ impl<const N: usize> Sorter<N> {
 }
 
 impl<const N: usize> Sorted<N> {
-    /// The next item, left where it is.
+    /// The next item, without taking it.
     pub fn peek(&mut self) -> Result<Option<[u64; N]>> {
         if self.peeked.is_none() {
             self.peeked = self.take()?;
@@ -122,7 +122,7 @@ impl<const N: usize> Sorted<N> {
         }
     }
 
-    /// The least of what memory and the pieces have next.
+    /// Takes the smallest of the next items of memory and the pieces.
     fn take(&mut self) -> Result<Option<[u64; N]>> {
         let in_memory = self.memory.as_slice().first().copied();
         match self.heads.peek() {
@@ -134,7 +134,7 @@ impl<const N: usize> Sorted<N> {
         Ok(Some(item))
     }
 
-    /// Brings the next item of a piece among the heads.
+    /// Adds the next item of a piece to the heads.
     fn refill(&mut self, number: usize) -> Result<()> {
         let piece = &mut self.pieces[number];
         if piece.next.as_slice().is_empty() && piece.at < piece.end {
@@ -164,7 +164,7 @@ pub fn temporary_dir() -> PathBuf {
     std::env::var_os("TMPDIR").map_or_else(|| PathBuf::from(TEMPORARY_DIR), PathBuf::from)
 }
 
-/// A file that is gone with its last user.
+/// A file that disappears with its last user.
 fn temporary_file() -> io::Result<File> {
     let path = temporary_dir().join(format!("oncefs-sort-{}-{}", std::process::id(), FILES.fetch_add(1, Relaxed)));
     let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&path)?;

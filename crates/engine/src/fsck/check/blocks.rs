@@ -1,7 +1,7 @@
-//! The content of live blocks against their tags: the third part of an audit, done along with the second.
+//! Compares the content of live blocks with their tags: the third part of an audit, done along with the second.
 //!
-//! Blocks are gathered in their order until there is enough for long requests of several threads, which keep the
-//! device busy and hash what it gives. A few blocks are read without threads.
+//! Blocks are gathered in order until there are enough for long requests by several threads, which keep the device busy
+//! and hash the data. A few blocks are read without threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -14,25 +14,25 @@ use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
 use crate::{BLOCK_BYTES, Blocks, Pbn, Result, Tag};
 
-/// Blocks gathered before they are read: 256 MiB, for which a tail of threads that wait costs little.
+/// Blocks gathered before they are read: 256 MiB, so that threads waiting at the end cost little.
 const GATHERED_BLOCKS_MAX: usize = 1 << 16;
 /// Blocks of one request: 1 MiB.
 const REQUEST_BLOCKS: u64 = 256;
-/// A gap up to this long is read over: that costs less than a second request.
+/// A gap up to this long is read over, because that costs less than a second request.
 const GAP_BLOCKS_MAX: u64 = 8;
-/// Requests under way at a time: enough that a device is never idle while a thread hashes.
+/// Concurrent requests: enough that a device is never idle while a thread hashes.
 const READERS: usize = 4;
 /// Fewer requests than this are not worth a thread.
 const THREADED_REQUESTS_MIN: usize = 8;
 
-/// Live blocks and the tags of what they should hold, ascending.
+/// Live blocks and the tags of their expected content, ascending.
 #[derive(Default)]
 pub struct Contents {
     blocks: Vec<(Pbn, Tag)>,
 }
 
 impl Contents {
-    /// Adds a block. False: it is full, and has to be verified first.
+    /// Adds a block. False: the list is full, and has to be verified first.
     pub fn add(&mut self, pbn: Pbn, tag: Tag) -> bool {
         let has_room = self.blocks.len() < GATHERED_BLOCKS_MAX;
         if has_room {
@@ -45,7 +45,7 @@ impl Contents {
 }
 
 impl Core {
-    /// Reads what was gathered, notes what is not as it was stored, and leaves nothing gathered.
+    /// Reads the gathered blocks, reports those with wrong content, and empties the list.
     pub fn verify(&self, contents: &mut Contents, report: &mut CheckReport) -> Result<()> {
         let blocks = std::mem::take(&mut contents.blocks);
         let requests = requests(&blocks);
@@ -64,7 +64,7 @@ impl Core {
         } else {
             thread::scope(|scope| {
                 for _ in 1..READERS {
-                    // One thread fewer reads more slowly, and as well.
+                    // With one thread fewer the read is slower, but as good.
                     let _ = thread::Builder::new().name("oncefs-read".to_owned()).spawn_scoped(scope, work);
                 }
                 work();
@@ -79,8 +79,8 @@ impl Core {
         Ok(())
     }
 
-    /// Reads blocks that are near each other in one request; if that fails, one by one, to name those that do not
-    /// come.
+    /// Reads blocks that are near each other in one request. If that fails, reads them one by one, to name the
+    /// unreadable ones.
     fn verify_request(&self, blocks: &[(Pbn, Tag)], buffer: &mut AlignedBuf) -> Vec<(Pbn, Fault)> {
         let Some((first, end)) = blocks.first().map(|first| first.0).zip(blocks.last().map(|last| last.0.plus(1)))
         else {
@@ -100,7 +100,7 @@ impl Core {
         }
         let wrong = blocks.iter().filter_map(|(pbn, tag)| {
             let at = (pbn.0 - first.0) as usize * BLOCK_BYTES;
-            // What waits in memory is not on the device yet.
+            // A staged block is not on the device yet.
             let found = match self.staging.get(*pbn) {
                 Some(block) => self.hasher.tag(&block),
                 None => self.hasher.tag(&buffer[at..at + BLOCK_BYTES]),
@@ -111,7 +111,7 @@ impl Core {
     }
 }
 
-/// Cuts ascending blocks where a gap is too long or a request would be.
+/// Splits ascending blocks where a gap or a request would be too long.
 fn requests(mut blocks: &[(Pbn, Tag)]) -> Vec<&[(Pbn, Tag)]> {
     let mut requests = Vec::new();
     while let Some((first, _)) = blocks.first() {

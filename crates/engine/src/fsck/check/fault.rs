@@ -1,4 +1,4 @@
-//! What an audit can find wrong with blocks, as values: how it is described, and whether it can be mended.
+//! The faults that an audit can find in blocks, as values: their descriptions, and whether they can be repaired.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS};
 use crate::{MapId, Pbn, Tag};
 
-/// What may be done about a fault.
+/// The permitted action against a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remedy {
-    /// Put right without a question: nothing is lost, and there is one right answer.
+    /// Repaired without a question: nothing is lost, and there is one right answer.
     Safe,
-    /// Put right when asked to: there is one right answer, but something was lost or is moved.
+    /// Repaired on request: there is one right answer, but something was lost or is moved.
     Asked,
-    /// Nothing: every answer would be a guess. It stays, and is named.
+    /// Not repaired: every answer would be a guess. The fault stays and is reported.
     None,
 }
 
@@ -38,7 +38,7 @@ pub enum Fault {
         /// The part.
         extent: Extent,
     },
-    /// (2) Blocks that follow each other and whose count is not the number of their references.
+    /// (2) Adjacent blocks whose refcount differs from the number of their references.
     Count {
         /// The first.
         pbn: Pbn,
@@ -51,13 +51,13 @@ pub enum Fault {
         /// Whether a damaged part of a map may hold references that were not found.
         in_doubt: bool,
     },
-    /// (3) A sum that is not the sum.
+    /// (3) A total that differs from the sum.
     Sum {
         /// Which.
         sum: Sum,
         /// The sum in the last commit.
         stored: u64,
-        /// What is there.
+        /// The sum found.
         found: u64,
     },
     /// (3) More is promised than the data area has.
@@ -72,16 +72,16 @@ pub enum Fault {
         /// The block.
         pbn: Pbn,
     },
-    /// (5) Content that is not what was stored.
+    /// (5) Content that differs from what was stored.
     Rot {
         /// The block.
         pbn: Pbn,
-        /// Of what was stored.
+        /// The tag of the stored content.
         stored: Tag,
-        /// Of what is there.
+        /// The tag of the present content.
         found: Tag,
     },
-    /// (5) Content that the device does not give.
+    /// (5) Content that the device cannot read.
     Unreadable {
         /// The block.
         pbn: Pbn,
@@ -100,7 +100,7 @@ pub enum Fault {
         /// One bit for each sector.
         sectors: u8,
     },
-    /// (6) A page that groups wrote which the log does not have.
+    /// (6) A page written by groups that the log does not have.
     PageAge {
         /// The page.
         number: u64,
@@ -124,7 +124,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What may be done about it.
+    /// The permitted action against it.
     pub fn remedy(&self) -> Remedy {
         match self {
             Fault::Count { found, stored, in_doubt: true, .. } if found < stored => Remedy::None,
@@ -141,7 +141,7 @@ impl Fault {
         }
     }
 
-    /// The number of the invariant that is broken.
+    /// The number of the broken invariant.
     pub fn rule(&self) -> u8 {
         match self {
             Fault::Outside { .. } => 1,
@@ -155,7 +155,7 @@ impl Fault {
         }
     }
 
-    /// Lower ones are mended first: counts are right only when all references are, and totals when all counts are.
+    /// Lower ranks are repaired first: counts are right only when all references are, and totals when all counts are.
     pub fn rank(&self) -> u8 {
         match self {
             Fault::Sum { .. } => 2,
@@ -176,7 +176,7 @@ impl fmt::Display for Sum {
 }
 
 impl Fault {
-    /// What is wrong, in words.
+    /// The fault in words.
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Outside { key, extent } => {
@@ -222,7 +222,7 @@ impl Fault {
     }
 }
 
-/// What is wrong with what, and in brackets the rule that is broken.
+/// The faulty object, the fault, and in brackets the number of the broken invariant.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.describe(f)?;

@@ -1,6 +1,6 @@
-//! References of all maps, collected in the order of files and given back in the order of blocks, as counts.
+//! References of all maps, collected in the order of files and returned in the order of blocks, as counts.
 //!
-//! What is collected are runs, so a long file costs an item for 16 MiB of it and not one for each block.
+//! It collects runs, so a long file costs one item for each 16 MiB of it instead of one for each block.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +8,29 @@ use crate::Result;
 use crate::fsck::sort::{Sorted, Sorter};
 use crate::space::allocator::Run;
 
-/// Runs are joined up to this length: bounds how many different ends can be ahead of a place.
+/// Runs are joined up to this length: bounds how many different ends can lie ahead of a place.
 const RUN_BLOCKS_MAX: u64 = 4096;
 /// Bits for a run's length in an item; the others hold its first pbn.
 const LENGTH_BITS: u32 = 16;
 const _: () = assert!(RUN_BLOCKS_MAX < 1 << LENGTH_BITS);
 const _: () = assert!(crate::volume::files::DATA_BLOCKS_MAX <= 1 << (u64::BITS - LENGTH_BITS));
 
-/// Takes references.
+/// Collects references.
 #[derive(Default)]
 pub struct References {
     sorter: Sorter<1>,
     open: Option<Run>,
 }
 
-/// Gives counts.
+/// Returns counts.
 pub struct Counts {
     sorted: Sorted<1>,
-    /// How many runs that began before the next place end where.
+    /// For runs that began before the next place: how many end at each block.
     ends: BTreeMap<u64, u64>,
 }
 
 impl References {
-    /// One more reference to each block of a run.
+    /// Adds one reference to each block of a run.
     pub fn add(&mut self, mut run: Run) -> Result<()> {
         while run.blocks > RUN_BLOCKS_MAX {
             self.add_short(Run { blocks: RUN_BLOCKS_MAX, ..run })?;
@@ -49,7 +49,7 @@ impl References {
         }
     }
 
-    /// All were taken.
+    /// Ends the collection.
     pub fn counts(mut self) -> Result<Counts> {
         if let Some(done) = self.open.take() {
             self.sorter.push(item(done))?;
@@ -64,7 +64,7 @@ fn item(run: Run) -> [u64; 1] {
 }
 
 impl Counts {
-    /// The first block at or after `at` with a reference. What lies before is forgotten by `fill`.
+    /// The first block at or after `at` with a reference. `fill` has dropped the references before.
     pub fn next_from(&mut self, at: u64) -> Result<Option<u64>> {
         if self.ends.keys().next_back().is_some_and(|end| *end > at) {
             return Ok(Some(at));
@@ -72,7 +72,7 @@ impl Counts {
         Ok(self.sorted.peek()?.map(|[item]| (item >> LENGTH_BITS).max(at)))
     }
 
-    /// The references of the blocks from `first` on. Windows are asked for in ascending order.
+    /// The references of the blocks from `first` on. Windows are requested in ascending order.
     pub fn fill(&mut self, first: u64, counts: &mut [u32]) -> Result<()> {
         let end = first + counts.len() as u64;
         let mut changes = vec![0i64; counts.len() + 1];

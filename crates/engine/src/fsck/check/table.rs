@@ -12,7 +12,7 @@ use crate::{BadBlock, Blocks, Pbn, Result};
 const WINDOW_PAGES: u64 = 32;
 const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
 
-/// Blocks that follow each other with the same wrong count.
+/// Adjacent blocks with the same wrong count.
 type OpenFault = Option<(Pbn, u64, u32, u32)>;
 
 impl Audit<'_> {
@@ -105,7 +105,7 @@ impl Audit<'_> {
             self.report.note(Fault::Free { pbn });
         }
         if entry.is_bad() && self.core.state.lock().bad.get(pbn).is_none() {
-            // Its record is damaged: nobody knows of a replacement.
+            // Its record is damaged, so no replacement is known.
             let references = entry.count.saturating_sub(1);
             self.report.bad.push(BadBlock { pbn, replacement: None, references });
         }
@@ -118,7 +118,7 @@ impl Audit<'_> {
 }
 
 impl Core {
-    /// Pages as they are now: in memory or on disk, damaged ones as far as they are whole.
+    /// Pages as they are now, in memory or on disk. Damaged ones as far as they are intact.
     fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
         let next = self.stored.next_written_page(first);
         let bytes = match next {

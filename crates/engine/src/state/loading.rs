@@ -10,6 +10,7 @@ use crate::format::keys::ShardKey;
 use crate::format::page::{Entry, Page, page_of};
 use crate::format::shard::Shard;
 use crate::state::published::{Plan, State};
+use crate::sync::reading_again;
 use crate::{Change, Pbn, Result};
 
 impl Core {
@@ -77,7 +78,7 @@ impl Core {
             Ok(pages) => pages.into_iter().map(|(_, page)| Ok(page)).collect(),
             Err(error) => {
                 let one = |number| Ok(self.stored.read_pages(number, 1)?.remove(0).1);
-                let pages: Vec<Result<Page>> = (first..first + count).map(one).collect();
+                let pages: Vec<Result<Page>> = reading_again(|| (first..first + count).map(one).collect());
                 if pages.iter().all(Result::is_err) {
                     return Err(error);
                 }
@@ -100,7 +101,7 @@ impl Core {
         }
         let mut unreadable = Vec::new();
         for &number in numbers {
-            if let Err(error) = self.load_pages(&[number]) {
+            if let Err(error) = reading_again(|| self.load_pages(&[number])) {
                 self.damage.table().note_unreadable(number, &error);
                 unreadable.push(number);
             }

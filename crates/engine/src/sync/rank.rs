@@ -94,6 +94,8 @@ mod check {
         static HELD: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
         /// Reads from the disk under one lock.
         static MOST_READS: Cell<u64> = const { Cell::new(0) };
+        /// What is read now is read because a read failed.
+        static READS_AGAIN: Cell<bool> = const { Cell::new(false) };
         /// Bytes of the log that this thread has claimed and not used yet.
         static CLAIMED: Cell<Option<u64>> = const { Cell::new(None) };
     }
@@ -194,6 +196,9 @@ mod check {
     /// Counts reads from the disk for every lock that this thread holds and that other requests need: more than the rule
     /// allows is a panic.
     pub fn count_reads(reads: u64) {
+        if READS_AGAIN.get() {
+            return;
+        }
         HELD.with_borrow_mut(|held| {
             for taken in held.iter_mut().filter(|taken| is_needed_by_requests(taken.place.rank)) {
                 taken.reads += reads;
@@ -203,6 +208,14 @@ mod check {
                 assert!(reads <= READS_HELD_MAX, "{place:?} is held for {reads} reads, {READS_HELD_MAX} are allowed");
             }
         });
+    }
+
+    /// Reads one by one what could not be read together. Nobody can choose that, so it does not count.
+    pub fn reading_again<T>(read: impl FnOnce() -> T) -> T {
+        let before = READS_AGAIN.replace(true);
+        let result = read();
+        READS_AGAIN.set(before);
+        result
     }
 
     /// Counts pages, shards or regions looked at in memory for every lock that this thread holds and that all requests need.
@@ -329,6 +342,7 @@ mod check {
             }
             let _map = map.lock();
             super::count_reads(32);
+            super::reading_again(|| super::count_reads(99));
             super::count_reads(1);
         }
 
@@ -375,7 +389,7 @@ mod check {
 #[cfg(feature = "checked")]
 pub use check::{
     Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_looks,
-    count_reads, most_held, take_most_reads,
+    count_reads, most_held, reading_again, take_most_reads,
 };
 
 #[cfg(not(feature = "checked"))]
@@ -422,6 +436,12 @@ mod unchecked {
 
     /// Counted under the feature `checked` only.
     #[inline]
+    pub fn reading_again<T>(read: impl FnOnce() -> T) -> T {
+        read()
+    }
+
+    /// Counted under the feature `checked` only.
+    #[inline]
     pub fn take_most_reads() -> u64 {
         0
     }
@@ -459,5 +479,5 @@ mod unchecked {
 #[cfg(not(feature = "checked"))]
 pub use unchecked::{
     Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
-    count_looks, count_reads, most_held, take_most_reads,
+    count_looks, count_reads, most_held, reading_again, take_most_reads,
 };

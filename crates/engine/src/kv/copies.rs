@@ -1,14 +1,15 @@
 //! The second copies of the record store's files, in the folder `copies` of the volume.
 //!
 //! A record file never changes, and its number is not used again once the manifest names it. So after each checkpoint,
-//! and when RocksDB has merged files, those that are new are copied, then a list names all that are live, each with its
-//! checksum, and holds the manifest as it was. A copy counts only after it has proved itself: every block in it has its
-//! checksum. A file that does not gets no list, so that neither the list nor the copies that stand against its damage are
-//! given up for it.
-//! The list comes last and replaces the old one as a whole. A crash before that leaves the old
-//! list, with every file that it names: copies that it does not name count for nothing and are written anew, and those
-//! it alone names are removed only after the new list is durable. A copy is believed for its checksum in the list, so a
-//! stale one never is.
+//! and when RocksDB has merged files, new files are copied. Then a list names all live files, each with its checksum,
+//! and holds the manifest of that moment. A copy counts only after it has proved itself: every block in it matches its
+//! checksum. A file that does not prove itself gets no list, so that the list and the copies that can repair its damage
+//! are kept.
+//!
+//! The list comes last and replaces the old one as a whole. A crash before that leaves the old list, with every file
+//! that it names. Copies that it does not name do not count and are written again. Copies that only the old list names
+//! are removed after the new list is durable. A copy must match its checksum in the list, so a stale copy is never
+//! used.
 
 use std::fs::{self, File};
 use std::io;
@@ -24,33 +25,33 @@ use super::{files, manifest, proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error};
 
-/// Lists of the live files that changed while they were copied, before this is left to the next checkpoint.
+/// Attempts at a list while live files change during the copying. Then the next checkpoint tries again.
 const TRIES: usize = 5;
 
 /// Keeps the copies of an open record store.
 pub struct Keeper {
     place: Place,
     copies: Copies,
-    /// The key whose record stands in the list.
+    /// The key whose record is kept in the list.
     pinned: Vec<u8>,
     last: Mutex<Option<RecordList>>,
 }
 
-/// What became of bringing copies and list up to date.
+/// The result of bringing copies and list up to date.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Updated {
-    /// They are of what is live.
+    /// They match the live files.
     Done,
-    /// This new file does not prove itself; None: the manifest does not. List and copies are as they were.
+    /// This new file does not prove itself. None: the manifest does not. List and copies are unchanged.
     Unproved(Option<u64>),
-    /// Files came and went all the time, or the host failed: list and copies are as they were.
+    /// Files came and went all the time, or the host failed. List and copies are unchanged.
     Left,
 }
 
-/// What the live files are, and the manifest that says so.
+/// The live files, and the manifest that names them.
 struct Live {
-    /// The checkpoint record as the files had it before anything else was looked at. Another one may be flushed while files
-    /// are copied: of a newer one than its files the list would be wrong.
+    /// The files' checkpoint record, read before anything else. Another one may be flushed while files are copied, and
+    /// the list would be wrong with a checkpoint newer than its files.
     checkpoint: Vec<u8>,
     files: Vec<(u64, u32)>,
     manifest_number: u64,
@@ -59,18 +60,19 @@ struct Live {
 }
 
 impl Keeper {
-    /// Goes on with the copies that are there. The list also keeps the record of the key `pinned`.
+    /// Continues with the existing copies. The list also keeps the record of the key `pinned`.
     pub fn new(place: Place, copies: Copies, pinned: Vec<u8>) -> Self {
         let last = Mutex::new(place.list());
         Self { place, copies, pinned, last }
     }
 
-    /// Where everything is.
+    /// The paths of the store and its copies.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Brings copies and list to what is live now. What fails costs only the copies; the list that is there stays right.
+    /// Brings copies and list to the present live files. A failure costs only the copies, and the existing list stays
+    /// right.
     pub fn update(&self, db: &DB) -> Updated {
         let mut last = self.last.lock();
         match self.write(db, last.as_ref()) {
@@ -81,14 +83,14 @@ impl Keeper {
             Err(error) => {
                 let folder = self.place.copies.display();
                 log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
-                // A full host gets back what the attempt took.
+                // Frees the space of the failed attempt, in case the host is full.
                 self.remove_superseded(last.as_ref().unwrap_or(&RecordList::default()));
                 Updated::Left
             }
         }
     }
 
-    /// As `update`, if other files are live than the list says.
+    /// Like `update`, if other files are live than the list says.
     pub fn update_if_changed(&self, db: &DB) -> Updated {
         let live = live_files(db).ok();
         let listed = |list: &RecordList| list.files.iter().map(|file| (file.number, file.level)).collect::<Vec<_>>();
@@ -99,13 +101,13 @@ impl Keeper {
         }
     }
 
-    /// Whether the list is of the checkpoint that the store has on disk.
+    /// Whether the list belongs to the checkpoint that the store has on disk.
     pub fn is_of_now(&self, db: &DB) -> bool {
         let listed = self.last.lock().as_ref().map(|list| list.checkpoint.clone());
         listed.is_some() && self.checkpoint(db).ok() == listed
     }
 
-    /// The list is what stands on disk again.
+    /// Learns that the list matches the store on disk again.
     pub fn list_was_kept(&self) {
         *self.last.lock() = self.place.list();
     }
@@ -115,7 +117,7 @@ impl Keeper {
         for _ in 0..TRIES {
             let Some(live) = self.look(db)? else { return Ok((Updated::Unproved(None), None)) };
             let Some(opened) = self.open_new(&live, last)? else { continue };
-            // Nothing came or went while the manifest was read: it names exactly these files.
+            // No file came or went while the manifest was read, so it names exactly these files.
             if live_files(db)? != live.files
                 || files::current_manifest(&self.place.records) != Some(live.manifest_number)
             {
@@ -150,7 +152,7 @@ impl Keeper {
         Ok(Some(Live { checkpoint, files, manifest_number, manifest, manifest_len }))
     }
 
-    /// Opens the files that are not listed yet. None: one is gone already.
+    /// Opens the files that are not listed yet. None: one is already gone.
     fn open_new(&self, live: &Live, last: Option<&RecordList>) -> io::Result<Option<Vec<Source>>> {
         let mut sources = Vec::with_capacity(live.files.len());
         for &(number, level) in &live.files {
@@ -170,20 +172,21 @@ impl Keeper {
 
     fn list_of(&self, live: Live, entries: Vec<RecordFile>) -> io::Result<RecordList> {
         let Live { checkpoint, manifest_number, manifest, manifest_len, .. } = live;
-        // The names of the copies and what is counted of the manifest, before the list that counts on them.
+        // Makes the names of the copies and the counted part of the manifest durable before the list that relies on
+        // them.
         files::sync_directory_of(&self.place.copies.join(LIST))?;
         manifest::sync(&self.place, manifest_number)?;
         Ok(RecordList { files: entries, manifest_number, manifest, manifest_len, checkpoint })
     }
 
-    /// The checkpoint record as the files have it: what was written since the last flush is not theirs.
+    /// The files' checkpoint record. Records written since the last flush are not in the files.
     fn checkpoint(&self, db: &DB) -> std::result::Result<Vec<u8>, rocksdb::Error> {
         let mut read = ReadOptions::default();
         read.set_read_tier(ReadTier::Persisted);
         Ok(db.get_opt(&self.pinned, &read)?.unwrap_or_default())
     }
 
-    /// The entry of a file; one that is not listed yet is copied, and what was written is what has to prove itself. None: it
+    /// The entry of a file. A file that is not listed yet is copied, and the written copy has to prove itself. None: it
     /// does not.
     fn take_in(&self, source: Source) -> io::Result<Option<RecordFile>> {
         let (number, level, file) = match source {
@@ -195,10 +198,10 @@ impl Keeper {
         match files::take_in(file, number, level, copy.as_deref()) {
             Ok(entry) => Ok(proof::proves_itself(copy.as_ref().unwrap_or(&table))?.then_some(entry)),
             Err(error) => match proof::proves_itself(&table) {
-                // The host refused the copy, and the file has no part in it.
+                // The host refused the copy, and the file is not at fault.
                 Ok(true) => Err(error),
                 Ok(false) => Ok(None),
-                // Merged away meanwhile, or not to be opened just now: nothing is known of it.
+                // It was merged away meanwhile, or cannot be opened just now. Its state is unknown.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Err(error),
                 Err(e) => {
                     if may_pass(&Error::io("reading a record file", e)) {
@@ -217,7 +220,7 @@ impl Keeper {
         let unfinished = files::unfinished_in(&self.place.copies);
         let found = files::tables_in(&self.place.copies).into_iter().chain(unfinished);
         for (_, path) in found.filter(|(number, _)| !is_kept(*number)) {
-            // What stays behind takes space until the next checkpoint.
+            // A file that stays behind takes space until the next checkpoint.
             drop(fs::remove_file(path));
         }
     }

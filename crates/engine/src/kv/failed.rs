@@ -1,8 +1,8 @@
-//! What an error of RocksDB means here.
+//! Translates errors of RocksDB.
 
 use crate::Error;
 
-/// The error of RocksDB as one of ours.
+/// Converts an error of RocksDB into one of the engine's.
 pub fn failed(what: &str, error: &rocksdb::Error) -> Error {
     let text = error.to_string();
     // RocksDB passes the host's errno only as text: "No space left on device" is strerror(ENOSPC).
@@ -19,18 +19,18 @@ pub fn failed(what: &str, error: &rocksdb::Error) -> Error {
     }
 }
 
-/// How RocksDB says what it did when it met an errno: reading a file, in parts or from its beginning on, or opening it for
-/// that.
+/// How RocksDB describes the action that met an errno: reading a file, in parts or from its beginning on, or opening it
+/// for reading.
 const READING: [&str; 3] = ["While pread", "While reading file", "for random read"];
-/// What a medium says of what it has lost.
+/// Errors of a medium that has lost data.
 const LOST: [&str; 3] = ["Input/output error", "No such file or directory", "Structure needs cleaning"];
 
-/// Whether a file of the store, or a part of it, is gone. It is damage as a wrong checksum is: a copy may have it.
+/// Whether a file of the store, or a part of it, is gone. That is damage, like a wrong checksum: a copy may have it.
 fn is_unreadable(text: &str) -> bool {
     READING.iter().any(|reading| text.contains(reading)) && LOST.iter().any(|errno| text.contains(errno))
 }
 
-/// The number of the record file that an error speaks of.
+/// The number of the record file that an error names.
 pub fn table_of(error: &Error) -> Option<u64> {
     let Error::Corrupt { detail, .. } = error else { return None };
     let (before, _) = detail.split_once(".sst")?;
@@ -38,8 +38,8 @@ pub fn table_of(error: &Error) -> Option<u64> {
     before[before.len() - digits..].parse().ok()
 }
 
-/// The file whose lock somebody else has, if that is what RocksDB says: of another process
-/// "While lock file: PATH/LOCK: Resource temporarily unavailable", of this one "lock hold by current process, ...".
+/// The file whose lock is taken, according to RocksDB: by another process, "While lock file: PATH/LOCK: Resource
+/// temporarily unavailable", or by this one, "lock hold by current process, ...".
 fn held_lock(text: &str) -> Option<&str> {
     if !text.contains("While lock file: ") && !text.contains("lock hold by current process") {
         return None;
@@ -49,7 +49,7 @@ fn held_lock(text: &str) -> Option<&str> {
     Some(&text[start..before.len() + "/LOCK".len()])
 }
 
-/// What a host says for a while, or until somebody allows it. RocksDB passes errno as text only.
+/// Temporary errors of a host, and missing permissions. RocksDB passes errno only as text.
 const MAY_PASS: [&str; 5] = [
     "Too many open files",
     "Cannot allocate memory",
@@ -58,7 +58,7 @@ const MAY_PASS: [&str; 5] = [
     "Resource temporarily unavailable",
 ];
 
-/// Whether an error may pass by itself: it says nothing of the bytes on disk.
+/// Whether an error may pass by itself: it says nothing about the bytes on disk.
 pub fn may_pass(error: &Error) -> bool {
     match error {
         Error::NoSpace | Error::Held(_) => true,

@@ -1,4 +1,4 @@
-//! The files of RocksDB as the host sees them: their names, their checksums, and how one is put into its place.
+//! The files of RocksDB on the host: their names, their checksums, and how one is replaced.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -29,13 +29,13 @@ pub fn manifest_name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
-/// The number of the manifest that `CURRENT` names. None: it names none.
+/// The number of the manifest that `CURRENT` names, if it names one.
 pub fn current_manifest(records: &Path) -> Option<u64> {
     let text = fs::read_to_string(records.join(CURRENT)).ok()?;
     text.strip_suffix('\n')?.strip_prefix("MANIFEST-")?.parse().ok()
 }
 
-/// Reads a file to its end, telling `take` each part; gives its length and both its checksums.
+/// Reads a file to its end and passes each part to `take`. Returns the length and both checksums.
 fn sums_of(file: &mut File, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<(u64, u64, u64)> {
     let len = file.metadata()?.len();
     let end_at = len - RecordFile::end_bytes(len);
@@ -56,7 +56,7 @@ fn sums_of(file: &mut File, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io
     }
 }
 
-/// The entry of a record file, and its copy at `copy` if that is wanted, on its way to the disk.
+/// The entry of a record file. If wanted, it is also copied to `copy`, on its way to the disk.
 pub fn take_in(mut file: File, number: u64, level: u32, copy: Option<&Path>) -> io::Result<RecordFile> {
     let mut copied = copy.map(new_file).transpose()?;
     let take = |part: &[u8]| copied.as_mut().map_or(Ok(()), |copied| copied.write_all(part));
@@ -67,20 +67,20 @@ pub fn take_in(mut file: File, number: u64, level: u32, copy: Option<&Path>) -> 
     Ok(RecordFile { number, len, sum, end_sum, level })
 }
 
-/// Whether a file is what its entry says, every byte of it.
+/// Whether a file matches its entry, every byte of it.
 pub fn is_whole(path: &Path, entry: &RecordFile) -> bool {
     let sums = File::open(path).and_then(|mut file| sums_of(&mut file, |_| Ok(())));
     sums.is_ok_and(|sums| sums == (entry.len, entry.sum, entry.end_sum))
 }
 
-/// Whether these bytes are what a file's entry says.
+/// Whether these bytes match a file's entry.
 pub fn is_of(bytes: &[u8], entry: &RecordFile) -> bool {
     let mut whole = Xxh3::with_seed(FILE_SEED);
     whole.update(bytes);
     bytes.len() as u64 == entry.len && whole.digest() == entry.sum
 }
 
-/// Whether a file has the length and the end that its entry says.
+/// Whether the length and the end of a file match its entry.
 pub fn has_its_end(path: &Path, entry: &RecordFile) -> bool {
     end_sum(path, entry.len).is_ok_and(|sum| sum == Some(entry.end_sum))
 }
@@ -101,12 +101,12 @@ fn end_sum(path: &Path, len: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// A file that only its owner can read, empty.
+/// An empty file that only its owner can read.
 fn new_file(path: &Path) -> io::Result<File> {
     File::options().create(true).truncate(true).write(true).mode(0o600).open(path)
 }
 
-/// How the name of a file ends that is not whole yet.
+/// The ending of the name of an incomplete file.
 const TEMPORARY_ENDING: &str = ".dbtmp";
 
 /// Puts `bytes` into a file's place as a whole: a crash leaves the old content or the new one.
@@ -128,8 +128,8 @@ fn replace_from(path: &Path, from: &mut dyn Read) -> io::Result<()> {
     sync_directory_of(path)
 }
 
-/// Where the new content of a file is until it is whole. Each target has a name of its own: two threads may replace two
-/// files of one directory at once. RocksDB deletes what ends so when it opens its directory.
+/// The path of a file's new content until it is complete. Each target has its own, because two threads may replace two
+/// files of one directory at once. RocksDB deletes files with this ending when it opens its directory.
 fn temporary_of(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
@@ -146,7 +146,7 @@ pub fn tables_in(directory: &Path) -> Vec<(u64, PathBuf)> {
     numbered_in(directory, table_number)
 }
 
-/// What a crash left of files that were being replaced, by the number of the target.
+/// Files that a crash left during a replacement, by the number of the target.
 pub fn unfinished_in(directory: &Path) -> Vec<(u64, PathBuf)> {
     numbered_in(directory, |name| name.strip_suffix(TEMPORARY_ENDING)?.parse().ok())
 }

@@ -1,7 +1,7 @@
-//! The thread that copies record files as soon as RocksDB has made them.
+//! The thread that copies record files as soon as RocksDB has written them.
 //!
-//! A flush of the store copies what it wrote by itself. What RocksDB merges afterwards would have no copy until the next
-//! flush, so the thread looks again and again until RocksDB is at rest. Then it sleeps until the next flush.
+//! A flush of the store copies its own new files. Files that RocksDB merges afterwards would have no copy until the
+//! next flush, so the thread checks repeatedly until RocksDB is at rest. Then it sleeps until the next flush.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::sync::{Condvar, LockRank, Mutex};
 
-/// How long a finished file waits for its copy at most.
+/// The longest time that a finished file waits for its copy.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NAME: &str = "oncefs-copies";
 
@@ -25,15 +25,15 @@ struct Signal {
     changed: Condvar,
 }
 
-/// The thread. Dropped, it is waited for.
+/// The thread. Dropping it waits for its end.
 pub struct Follower {
     signal: Arc<Signal>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Follower {
-    /// Starts it with a first look. `look` brings the copies up to date and gives whether more is to come. Without a thread
-    /// the next flush copies.
+    /// Starts it with a first check. `look` brings the copies up to date and returns whether more will follow. If the
+    /// thread cannot be started, the next flush copies.
     pub fn start(look: impl Fn() -> bool + Send + 'static) -> Self {
         let signal = Arc::new(Signal { asked: Mutex::new(LockRank::Leaf, Asked::Look), changed: Condvar::default() });
         let own = signal.clone();
@@ -46,7 +46,7 @@ impl Follower {
         Self { signal, thread }
     }
 
-    /// The store was flushed: there may be new files soon.
+    /// Learns that the store was flushed: new files may appear soon.
     pub fn wake(&self) {
         let mut asked = self.signal.asked.lock();
         if *asked == Asked::Nothing {
@@ -57,7 +57,7 @@ impl Follower {
 }
 
 impl Signal {
-    /// Waits until there is something to look at. False: that is over.
+    /// Waits for something to check. False: the thread must end.
     fn wait(&self) -> bool {
         let mut asked = self.asked.lock();
         while *asked == Asked::Nothing {
@@ -70,7 +70,7 @@ impl Signal {
         goes_on
     }
 
-    /// Waits between two looks. False: it is over.
+    /// Waits between two checks. False: the thread must end.
     fn rest(&self) -> bool {
         let mut asked = self.asked.lock();
         if *asked != Asked::End {

@@ -1,12 +1,12 @@
-//! Damage that is met while the store is in use.
+//! Handles damage that is found while the store is in use.
 //!
-//! The damaged file is restored from its copy on the spot: the database is closed, the file put into its place and the
-//! database opened again. A file that was made after the last list has no copy yet: if it does not prove itself, the store
-//! goes back to that list, which has everything that was flushed as long as the last flush brought it up to date. A store
-//! that is read-only reads the copies in the place of all files instead, and nothing is written.
+//! The damaged file is restored from its copy on the spot: the database is closed, the file replaced and the database
+//! opened again. A file that was written after the last list has no copy yet. If it does not prove itself, the store
+//! goes back to that list, which has everything that was flushed, provided that the last flush brought it up to date. A
+//! read-only store reads the copies in place of all files instead, and nothing is written.
 //!
-//! What was written and not flushed is lost with the database that is closed. Only a checkpoint writes, so it is told: its
-//! next write or flush fails, and it begins again.
+//! Unflushed writes are lost when the database is closed. Only a checkpoint writes, so it is notified: its next write
+//! or flush fails, and it begins again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -22,26 +22,26 @@ use super::{files, manifest, mend, proof, salvage};
 use crate::format::record_list::RecordList;
 use crate::{Error, Result};
 
-/// What became of damaged files.
+/// The result for damaged files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rescued {
-    /// They are sound again, or others are read.
+    /// They are sound again, or their copies are read.
     Restored,
     /// None was damaged.
     AllSound,
-    /// Nothing restores them.
+    /// They cannot be restored.
     Hopeless,
 }
 
 impl Records {
-    /// Does something with the database. After damage it is tried once more with what could be restored.
+    /// Runs an action on the database. After damage it is tried once more, with the restored files.
     pub(super) fn with<T>(&self, what: &str, act: impl Fn(&DB) -> std::result::Result<T, rocksdb::Error>) -> Result<T> {
         let error = match self.try_with(what, &act) {
             Err(error @ Error::Corrupt { .. }) => error,
             other => return other,
         };
         let table = table_of(&error);
-        // What no copy restores is not tried again and again.
+        // Damage that no copy restores is not tried again and again.
         if self.hopeless.lock().contains(&table) {
             return Err(error);
         }
@@ -64,7 +64,7 @@ impl Records {
         act(db).map_err(|e| failed(what, &e))
     }
 
-    /// Acts on what bringing the copies up to date found. True: the database was opened again.
+    /// Acts on the result of updating the copies. True: the database was opened again.
     pub(super) fn follow_up(&self, updated: &Updated) -> bool {
         let Updated::Unproved(table) = *updated else { return false };
         if self.hopeless.lock().contains(&table) {
@@ -79,15 +79,15 @@ impl Records {
         rescued == Rescued::Restored
     }
 
-    /// Restores what is damaged of the live files, or of one of them.
+    /// Restores the damaged live files, or one of them.
     pub(super) fn rescue(&self, table: Option<u64>) -> Rescued {
         let _alone = self.rescuing.lock();
         let right = self.seek_wrong_bytes(table);
         self.exchange(&mut self.db.write(), table, &right)
     }
 
-    /// Puts the files right that nothing else restores. It takes minutes at worst, so nobody waits for the database
-    /// meanwhile: a file never changes, and one that is not live any more by then is not exchanged.
+    /// Corrects the files that cannot be restored otherwise. It may take minutes, so no thread waits for the database
+    /// meanwhile: a file never changes, and a file that is no longer live by then is not replaced.
     pub(super) fn seek_wrong_bytes(&self, table: Option<u64>) -> Right {
         let place = self.keeper.place();
         let list = place.list();
@@ -104,7 +104,7 @@ impl Records {
         damaged.iter().filter_map(|number| Some((*number, put_right(place, list.as_ref(), *number)?))).collect()
     }
 
-    /// Closes the database and restores what is damaged of the live files, or of one of them.
+    /// Closes the database and restores the damaged live files, or one of them.
     pub(super) fn exchange(&self, db: &mut Option<DB>, table: Option<u64>, right: &Right) -> Rescued {
         let place = self.keeper.place();
         let list = place.list();
@@ -127,7 +127,7 @@ impl Records {
             self.went_back.store(true, Release);
             Some(Act::GoBack(list))
         };
-        // A database whose manifest is damaged opens only with another one.
+        // A database with a damaged manifest opens only with another manifest.
         let act = match manifest_is_whole {
             true => by(&copied).or_else(back).or_else(|| by(&|number| copied(number).or_else(|| put_right(number)))),
             false => back(),
@@ -146,7 +146,7 @@ impl Records {
         let mut db = self.db.write();
         let is_restored = match self.exchange(&mut db, None, &right) {
             Rescued::Restored => true,
-            // RocksDB stopped at an error that has passed, and goes on when it is opened again.
+            // RocksDB stopped at an error that has passed, and continues when it is opened again.
             Rescued::AllSound => self.must_repeat.load(Acquire) || self.reopened(&mut db, || Ok(FilesFound::default())),
             Rescued::Hopeless => false,
         };
@@ -168,7 +168,7 @@ impl Records {
         Ok(found)
     }
 
-    /// Whether the last list has all that was flushed, and going back to it was not tried in vain.
+    /// Whether the last list has everything that was flushed, and going back to it has not failed before.
     pub(super) fn may_go_back(&self) -> bool {
         !self.list_is_behind.load(Acquire) && !self.went_back.load(Acquire)
     }
@@ -181,7 +181,7 @@ impl Records {
         }
         let restored = restore().inspect_err(|e| log::error!("restoring a record file: {e}"));
         let opened = rocks::open(self.keeper.place(), &self.options);
-        // Reading goes on in any case.
+        // Reading continues in any case.
         let opened = opened.or_else(|error| {
             log::error!("the record store does not open again: {error}");
             rocks::open_read_only(self.keeper.place(), &self.options)
@@ -194,7 +194,7 @@ impl Records {
         db.is_some()
     }
 
-    /// The copies of all live files take their place, if they are whole.
+    /// Uses the copies in place of all live files, if they are intact.
     fn read_copies(&self, db: &mut Option<DB>, list: Option<&RecordList>, live: &[u64]) -> Rescued {
         let place = self.keeper.place();
         match rocks::open_copies(place, &self.options, list, live) {
@@ -208,13 +208,13 @@ impl Records {
     }
 }
 
-/// Damaged files by their numbers, with the bytes that they should have.
+/// Damaged files by number, with their corrected bytes.
 pub(super) type Right = BTreeMap<u64, Vec<u8>>;
 
-/// How a damaged file comes back.
+/// How a damaged file is restored.
 enum Way {
     Copy(u64),
-    /// With these bytes, which are its own with single ones put right.
+    /// By its own bytes with single ones corrected.
     PutRight(u64, Vec<u8>),
 }
 
@@ -257,19 +257,19 @@ impl Way {
     }
 }
 
-/// The live files; those of the list where the database is closed.
+/// The live files. If the database is closed, those of the list.
 fn live(db: Option<&DB>, list: Option<&RecordList>) -> Vec<u64> {
     let listed = || list.iter().flat_map(|list| &list.files).map(|entry| entry.number).collect();
     db.and_then(|db| rocks::live_numbers(db).ok()).unwrap_or_else(listed)
 }
 
-/// What is damaged of the live files, or of one of them.
+/// The damaged files among the live ones, or one of them.
 fn damaged(place: &Place, list: Option<&RecordList>, live: &[u64], table: Option<u64>) -> Vec<u64> {
     let is_meant = |number: &u64| table.is_none_or(|table| table == *number || !live.contains(&table));
     live.iter().copied().filter(is_meant).filter(|number| !is_sound(place, list, *number)).collect()
 }
 
-/// Whether a file is what the list has for it; one that is not listed, whether it proves itself.
+/// Whether a file matches the list, or, if it is not listed, proves itself.
 fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
     match list.and_then(|list| list.entry(number)) {
         Some(entry) => files::is_whole(&place.table(number), entry),
@@ -282,7 +282,7 @@ fn copy_of(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way>
     files::is_whole(&place.copy(number), entry).then_some(Way::Copy(number))
 }
 
-/// The bytes of a damaged file, after its wrong ones were sought.
+/// The corrected bytes of a damaged file.
 fn put_right(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Vec<u8>> {
     let entry = list.and_then(|list| list.entry(number));
     let bytes = mend::mended(&salvage::read_what_can_be_read(&place.table(number)).ok()?, entry.is_some())?;

@@ -1,9 +1,9 @@
-//! A look at RocksDB's manifest before RocksDB reads it.
+//! Checks RocksDB's manifest before RocksDB reads it.
 //!
-//! Its reader does not come to an end where a record of a manifest has a type that only its recycled logs have
-//! (`log::Reader::ReadPhysicalRecord` takes nothing from its buffer then, and is asked again): one wrong byte would have
-//! mount, fsck and salvage run for ever. And it takes a wrong length in the last block for an end that a crash left. Whatever
-//! else is wrong, it tells by its checksums.
+//! RocksDB's reader loops forever at a manifest record with a type that only its recycled logs have
+//! (`log::Reader::ReadPhysicalRecord` then takes nothing from its buffer, and is called again). So one wrong byte would
+//! hang mount, fsck and salvage. It also mistakes a wrong length in the last block for an end that a crash left. It
+//! detects all other damage by its checksums.
 
 use std::fs::{self, File};
 use std::io;
@@ -21,14 +21,14 @@ const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 7;
 const LEN_AT: usize = 4;
 const TYPE_AT: usize = 6;
-/// A whole record, and the first, a middle and the last part of one.
+/// A complete record, and the first, a middle and the last part of one.
 const TYPES: RangeInclusive<u8> = 1..=4;
-/// What follows in a block that ends with zeros.
+/// The type in a block that ends with zeros.
 const NO_TYPE: u8 = 0;
 
-/// Refuses the manifest that `CURRENT` names if RocksDB would not come to its end, or would end it before what the list
-/// knows of it: a wrong length in the last block reads as an end, and opening deletes the files that the rest names. One
-/// that is missing is RocksDB's to refuse.
+/// Refuses the manifest that `CURRENT` names if RocksDB would loop in it, or would end it before the length that the
+/// list knows: a wrong length in the last block reads as an end, and opening deletes the files that the rest names. A
+/// missing manifest is left to RocksDB.
 pub fn check(place: &Place) -> Result<()> {
     let Some(number) = files::current_manifest(&place.records) else { return Ok(()) };
     let name = files::manifest_name(number);
@@ -42,11 +42,11 @@ pub fn check(place: &Place) -> Result<()> {
     if whole < listed as usize { Err(refused(whole)) } else { Ok(()) }
 }
 
-/// How often a manifest that RocksDB may be appending to is read, and how long after each other.
+/// How often, and at what interval, a manifest is read that RocksDB may be appending to.
 const LOOKS: usize = 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// The whole manifest with this number. None: it is damaged, or cannot be read.
+/// The complete manifest with this number. None: it is damaged, or cannot be read.
 pub fn read_whole(place: &Place, number: u64) -> Option<Vec<u8>> {
     (0..LOOKS).find_map(|look| {
         if look > 0 {
@@ -57,8 +57,8 @@ pub fn read_whole(place: &Place, number: u64) -> Option<Vec<u8>> {
     })
 }
 
-/// Makes what was read of a manifest durable: RocksDB may not have synced yet what it appended. One that another manifest
-/// superseded may be gone.
+/// Makes the bytes read of a manifest durable, because RocksDB may not have synced its last appends. A manifest that
+/// another one superseded may be gone.
 pub fn sync(place: &Place, number: u64) -> io::Result<()> {
     match File::open(place.records.join(files::manifest_name(number))) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -66,12 +66,12 @@ pub fn sync(place: &Place, number: u64) -> io::Result<()> {
     }
 }
 
-/// Whether the manifest that `CURRENT` names is there as a whole.
+/// Whether the manifest that `CURRENT` names exists and is intact.
 pub fn is_whole(place: &Place) -> bool {
     files::current_manifest(&place.records).is_some_and(|number| read_whole(place, number).is_some())
 }
 
-/// Up to where a manifest consists of records that have their checksums, with zeros at the ends of blocks.
+/// The length of the part of a manifest whose records match their checksums, with zeros at the ends of blocks.
 pub fn whole_len(bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -96,7 +96,7 @@ fn masked_sum(covered: &[u8]) -> u32 {
     sum.rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// What each byte does to a CRC-32C.
+/// The effect of each byte on a CRC-32C.
 const CRC: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -9,7 +9,7 @@ use crate::Result;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Two ordered maps: what was written, and what a crash leaves.
+/// Two ordered maps: everything written, and the part that survives a crash.
 #[derive(Default)]
 pub struct MemoryKv {
     written: RwLock<Map>,
@@ -17,8 +17,8 @@ pub struct MemoryKv {
 }
 
 impl MemoryKv {
-    /// The store after a power cut. RocksDB may have flushed by itself, so `flushed` decides
-    /// whether everything written survives or only what `flush` made durable.
+    /// The store after a power cut. RocksDB may have flushed by itself, so `flushed` decides whether everything written
+    /// survives or only the part that `flush` made durable.
     pub fn after_power_cut(&self, flushed: bool) -> Self {
         let survived = if flushed { self.written.read().clone() } else { self.durable.read().clone() };
         Self { written: RwLock::new(survived.clone()), durable: RwLock::new(survived) }

@@ -1,7 +1,7 @@
-//! Puts a record file right of which single bytes are wrong, at most one in each block.
+//! Corrects single wrong bytes of a record file, at most one in each block.
 //!
-//! A block counts as right when one change of one byte gives it its checksum, so what comes out proves itself as a file
-//! that was never damaged does. A file with more damage stays as it is.
+//! A block counts as corrected if one change of one byte makes it match its checksum. So the result proves itself like
+//! a file that was never damaged. A file with more damage stays as it is.
 
 use super::table_file::{
     self, FOOTER_BYTES, MARK_AT, METAINDEX_LEN_AT, TRAILER_BYTES, block_len, is_sound_footer, mended_block, place_part,
@@ -9,12 +9,13 @@ use super::table_file::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-/// In longer filters and indexes no byte is sought: a wrong one has the checksum too often among so many changes.
+/// In longer filters and indexes no byte is searched for: among that many changes a wrong one matches the checksum too
+/// often.
 const OTHER_BYTES_MAX: usize = 16 << 10;
 
-/// The file that these bytes are with at most one byte of each block changed. None: more is wrong, or nothing would tell a
-/// filter or index that was put right from another with its checksum: these have no form of their own, so they are put
-/// right only where `is_compared` says that the whole file is compared with its own checksum.
+/// The file with at most one byte of each block changed. None: more is wrong, or a corrected filter or index could not
+/// be told from another one with the same checksum. Filters and indexes have no form of their own, so they are
+/// corrected only if `is_compared` says that the whole file is compared with its own checksum.
 pub fn mended(bytes: &[u8], is_compared: bool) -> Option<Vec<u8>> {
     let mut file = bytes.to_vec();
     let footer_at = file.len().checked_sub(FOOTER_BYTES)?;
@@ -55,7 +56,7 @@ fn mend_footer(file: &mut [u8], at: usize) -> Option<()> {
     None
 }
 
-/// Puts the block right that lies with its trailer from `at` to `behind`.
+/// Corrects the block that lies with its trailer from `at` to `behind`.
 fn mend_block(file: &mut [u8], at: usize, behind: usize, mark: u32, is_block: impl Fn(&[u8]) -> bool) -> Option<()> {
     let block = &mut file[at..behind];
     if !is_sound(block, at, mark) {
@@ -64,7 +65,7 @@ fn mend_block(file: &mut [u8], at: usize, behind: usize, mark: u32, is_block: im
     Some(())
 }
 
-/// Whether a block with its trailer has its checksum.
+/// Whether a block with its trailer matches its checksum.
 fn is_sound(block: &[u8], place: usize, mark: u32) -> bool {
     let Some((content, trailer)) = block.split_last_chunk::<TRAILER_BYTES>() else { return false };
     let expected = (xxh3_64(content) as u32).wrapping_add(place_part(mark, place));
@@ -72,7 +73,7 @@ fn is_sound(block: &[u8], place: usize, mark: u32) -> bool {
 }
 
 fn mend_data(file: &mut [u8], data_end: usize, mark: u32) -> Option<()> {
-    /// Where the sound block ends that begins here.
+    /// Where the sound block that begins here ends.
     fn sound_end(data: &[u8], at: usize, mark: u32) -> Option<usize> {
         let behind = at + block_len(&data[at..])? + TRAILER_BYTES;
         is_sound(data.get(at..behind)?, at, mark).then_some(behind)

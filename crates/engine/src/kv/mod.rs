@@ -31,13 +31,13 @@ use crate::Result;
 /// A key with its new value; None removes the key.
 pub type Put = (Vec<u8>, Option<Vec<u8>>);
 
-/// What oncefs needs from a key-value store. Everything written before a `flush` survives a crash.
-/// Later writes may survive or not, but each `write` as a whole.
+/// The operations that oncefs needs from a key-value store. Everything written before a `flush` survives a crash. Later
+/// writes may survive or not, but each `write` as a whole.
 ///
 /// Errors: [`Error::Io`](crate::Error::Io), [`Error::NoSpace`](crate::Error::NoSpace) if the host is full, and
 /// [`Error::Corrupt`](crate::Error::Corrupt) if the store's files are damaged.
 pub trait Kv: Send + Sync {
-    /// The value of `key`. None: there is no such key.
+    /// The value of `key`, if it exists.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
     /// Pairs with `from <= key < to`, in order, at most `limit`.
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
@@ -45,14 +45,14 @@ pub trait Kv: Send + Sync {
     fn write(&self, batch: Vec<Put>) -> Result<()>;
     /// Makes everything written durable.
     fn flush(&self) -> Result<()>;
-    /// After damage in `write` or `flush`: restores damaged files from their copies. True: some were, and what was written
-    /// since the last flush has to be written again.
+    /// After damage in `write` or `flush`: restores damaged files from their copies. True: some were restored, and
+    /// everything written since the last flush has to be written again.
     fn restore(&self) -> bool {
         false
     }
-    /// Nobody writes any more: ends what the store does by itself, so that its copies are of the files that stay.
+    /// After the last write: finishes the store's own background work, so that its copies match the remaining files.
     fn settle(&self) {}
-    /// Compares all files with their checksums and their copies; with `mend`, restores the bad one of each two.
+    /// Compares all files with their checksums and their copies. With `mend`, restores a bad one from the other.
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         let _ = mend;
         Ok(FilesFound::default())

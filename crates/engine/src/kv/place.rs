@@ -1,4 +1,4 @@
-//! Where the record store of a volume is, its copies, and the list of them.
+//! The paths of a volume's record store, its copies, and their list.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,10 +12,10 @@ use crate::format::record_list::RecordList;
 pub const FOLDER: &str = "copies";
 /// The list of record files in it.
 pub(super) const LIST: &str = "list";
-/// The list while it counts for salvage only.
+/// The list while it counts only for salvage.
 pub(super) const LIST_ASIDE: &str = "list.aside";
 
-/// Where the record store of a volume and its copies are.
+/// The paths of a volume's record store and its copies.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The record store.
@@ -42,12 +42,12 @@ impl Place {
         self.copies.join(files::table_name(number))
     }
 
-    /// The list of the last checkpoint. None: there is none that can be believed.
+    /// The list of the last checkpoint, if it is valid.
     pub fn list(&self) -> Option<RecordList> {
         RecordList::decode(&fs::read(self.copies.join(LIST)).ok()?, self.volume_id)
     }
 
-    /// The list that salvage goes by: also one that an earlier salvage set aside.
+    /// The list that salvage uses. It may be one that an earlier salvage set aside.
     pub fn list_for_salvage(&self) -> Option<RecordList> {
         let aside = || RecordList::decode(&fs::read(self.copies.join(LIST_ASIDE)).ok()?, self.volume_id);
         self.list().or_else(aside)

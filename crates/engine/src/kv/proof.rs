@@ -1,7 +1,7 @@
-//! Whether a record file proves itself: each of its bytes lies in a block, and each block has its checksum.
+//! Whether a record file proves itself: each of its bytes lies in a block, and each block matches its checksum.
 //!
-//! Blocks of data show where they end by their form. The others are found by their index, which the footer leads to, and
-//! lie one behind the other up to that index. The file is read in portions: it may be larger than the memory there is.
+//! The form of data blocks shows where they end. The other blocks are found by their index, which the footer leads to,
+//! and are adjacent up to that index. The file is read in portions, because it may be larger than memory.
 
 use std::fs::File;
 use std::io;
@@ -16,10 +16,10 @@ use super::table_file::{
 
 /// Bytes read in one request.
 const REQUEST_BYTES: usize = 1 << 20;
-/// No block of data is longer: a block ends with the first entry behind its 8 KiB, and no record has so many bytes.
+/// No data block is longer: a block ends with the first entry after its 8 KiB, and no record is this long.
 const DATA_BLOCK_BYTES_MAX: usize = 4 << 20;
 
-/// Whether every block of a record file is what its checksum says, and nothing lies between them.
+/// Whether every block of a record file matches its checksum, and nothing lies between the blocks.
 ///
 /// # Errors
 ///
@@ -30,10 +30,10 @@ pub fn proves_itself(path: &Path) -> io::Result<bool> {
     Ok(are_data_sound(&file, &end)? && are_others_sound(&file, &end)?)
 }
 
-/// What the end of a file says of the rest.
+/// What the end of a file tells about the rest.
 struct End {
     mark: u32,
-    /// Where each other block begins, and its length without its trailer, in the order of the file.
+    /// The start and the length without trailer of each other block, in the order of the file.
     others: Vec<(usize, usize)>,
     metaindex_at: usize,
 }
@@ -70,7 +70,7 @@ impl End {
     }
 }
 
-/// Whether a trailer has the checksum of a block that is not compressed and lies at `place`.
+/// Whether a trailer has the checksum of an uncompressed block that lies at `place`.
 fn is_trailer(trailer: &[u8], content: &Xxh3, place: usize, mark: u32) -> bool {
     let stored = word(trailer, 1).filter(|_| trailer[0] == 0);
     stored == Some((content.digest() as u32).wrapping_add(place_part(mark, place)))
@@ -79,7 +79,7 @@ fn is_trailer(trailer: &[u8], content: &Xxh3, place: usize, mark: u32) -> bool {
 fn are_data_sound(file: &File, end: &End) -> io::Result<bool> {
     let (mut at, mut bytes) = (0, Vec::new());
     while at < end.data_end() {
-        // As many blocks as are there as a whole.
+        // Takes as many complete blocks as there are.
         let mut taken = 0;
         while let Some(len) = table_file::block_len(&bytes[taken..]) {
             let Some(trailer) = bytes.get(taken + len..taken + len + TRAILER_BYTES) else { break };

@@ -1,9 +1,9 @@
-//! Damaged files of the record store are restored from their copies.
+//! Restores damaged files of the record store from their copies.
 //!
-//! A record file comes back under the checksum that the list has for it. If that does not help, the whole store goes back
-//! to the checkpoint of the list: all its files, then its manifest, then `CURRENT`, each durable before the next, so
-//! that a crash in between leaves something that the next opening restores in the same way. The log repeats what came
-//! after that checkpoint, or opening refuses the volume as one whose parts do not belong together.
+//! A restored record file must match its checksum in the list. If that does not help, the whole store goes back to the
+//! checkpoint of the list: all its files, then its manifest, then `CURRENT`, each durable before the next. So after a
+//! crash in between, the next opening restores in the same way. The log repeats the changes after that checkpoint, or
+//! opening refuses the volume because its parts do not belong together.
 
 use std::fs;
 use std::io;
@@ -16,29 +16,29 @@ use super::proof;
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};
 
-/// What was found of the files and their copies.
+/// Findings about the files and their copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesFound {
-    /// What was damaged and is sound again.
+    /// Files that were damaged and are sound again.
     pub mended: Vec<String>,
-    /// What is damaged still.
+    /// Files that are still damaged.
     pub left: Vec<String>,
 }
 
 impl FilesFound {
-    /// Adds what another look found.
+    /// Adds the findings of another check.
     pub fn add(&mut self, other: Self) {
         self.mended.extend(other.mended);
         self.left.extend(other.left);
     }
 }
 
-/// What is said of a record file that came back from its copy.
+/// The message about a record file that was restored from its copy.
 pub fn restored(number: u64) -> String {
     format!("the record file {} was damaged: it was restored from its copy", files::table_name(number))
 }
 
-/// Whether every file of the list is there as a whole, in its place or as a copy.
+/// Whether every file of the list is intact, in its place or as a copy.
 pub fn can_go_back(place: &Place, list: &RecordList) -> bool {
     let is_there = |entry: &RecordFile| {
         files::is_whole(&place.table(entry.number), entry) || files::is_whole(&place.copy(entry.number), entry)
@@ -46,7 +46,7 @@ pub fn can_go_back(place: &Place, list: &RecordList) -> bool {
     !list.manifest.is_empty() && list.files.iter().all(is_there)
 }
 
-/// What helps a store that does not open and is left as it is. None: no list says what belongs to it.
+/// Advice for a store that does not open and is left as it is. None: no list says which files belong to it.
 pub fn way_out(place: &Place, may_go_back: bool) -> Option<String> {
     let list = place.list()?;
     if can_go_back(place, &list) {
@@ -61,7 +61,7 @@ pub fn way_out(place: &Place, may_go_back: bool) -> Option<String> {
     Some(format!("{why}; oncefs fsck --salvage saves the records that are left"))
 }
 
-/// Restores the record files that `is_sound` refuses, and those that are missing, from copies that are whole.
+/// Restores the record files that `is_sound` refuses, and the missing ones, from intact copies.
 pub fn tables(place: &Place, list: &RecordList, is_sound: impl Fn(&RecordFile) -> bool) -> io::Result<FilesFound> {
     let mut found = FilesFound::default();
     for entry in list.files.iter().filter(|entry| !is_sound(entry)) {
@@ -76,11 +76,11 @@ pub fn tables(place: &Place, list: &RecordList, is_sound: impl Fn(&RecordFile) -
     Ok(found)
 }
 
-/// Looks at what costs little: the ends of the record files, the manifest as far as it is listed, and `CURRENT`.
+/// Checks the cheap parts: the ends of the record files, the listed part of the manifest, and `CURRENT`.
 pub fn cheaply(place: &Place, list: &RecordList) -> io::Result<FilesFound> {
     let is_sound = |entry: &RecordFile| {
         let path = place.table(entry.number);
-        // A file that is gone may have been superseded since; what misses it will say so.
+        // A missing file may have been superseded since. If not, its reader reports it.
         !path.exists() || files::has_its_end(&path, entry)
     };
     let mut found = tables(place, list, is_sound)?;
@@ -103,7 +103,7 @@ pub fn cheaply(place: &Place, list: &RecordList) -> io::Result<FilesFound> {
     Ok(found)
 }
 
-/// Brings the whole store back to the checkpoint of the list. None: the list has no manifest, or a copy is damaged too.
+/// Takes the whole store back to the checkpoint of the list. None: the list has no manifest, or a copy is damaged too.
 pub fn state(place: &Place, list: &RecordList) -> io::Result<Option<FilesFound>> {
     if list.manifest.is_empty() {
         return Ok(None);
@@ -124,11 +124,11 @@ fn write_current(place: &Place, list: &RecordList) -> io::Result<()> {
     files::replace(&place.records.join(CURRENT), text.as_bytes())
 }
 
-/// Compares all listed files that are live, and their copies, with their checksums. With `mend`, a bad copy is made anew
-/// from its file; bad files are left to [`tables`], for which the store must be closed.
+/// Compares all listed live files, and their copies, with their checksums. With `mend`, a bad copy is rewritten from
+/// its file. Bad files are left to [`tables`], for which the store must be closed.
 ///
-/// Compactions go on meanwhile and take files away. Numbers are never used twice, so what is live before and after a look
-/// was there throughout it; what is not live any more is not told.
+/// Compactions continue meanwhile and remove files. Numbers are never used twice, so a file that is live before and
+/// after a check existed throughout it. Files that are no longer live are not reported.
 pub fn compare(
     place: &Place,
     list: &RecordList,
@@ -149,7 +149,7 @@ pub fn compare(
     Ok(found)
 }
 
-/// A file that was made after the last copies has only its own checksums.
+/// A file written after the last copies has only its own checksums.
 fn look_at_unlisted(place: &Place, number: u64) -> io::Result<FilesFound> {
     let mut found = FilesFound::default();
     if !proof::proves_itself(&place.table(number)).unwrap_or(false) {

@@ -31,26 +31,27 @@ const WRITE_BUFFER_SHARE: u64 = 3;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 16 << 20;
 const _: () = assert!(WRITE_BUFFER_BYTES_MIN <= WRITE_BUFFER_BYTES_MAX);
-/// Memory for the store that salvage makes.
+/// Memory for the store that salvage creates.
 const SALVAGE_BYTES_MAX: u64 = 48 << 20;
-/// Every list of copies holds the manifest: a short one costs less at each checkpoint. It must have room for all files.
+/// Every list of copies holds the manifest, so a short one costs less at each checkpoint. It must have room for all
+/// files.
 const MANIFEST_BYTES_PER_FILE: u64 = 1 << 10;
 const MANIFEST_BYTES_MIN: u64 = 64 << 10;
 const MANIFEST_BYTES_MAX: u64 = 4 << 20;
 
-/// Looks at the copies while a volume is closed, before what RocksDB does by itself counts as settled.
+/// Checks of the copies while a volume is closed, before RocksDB's own work counts as settled.
 const SETTLING_LOOKS: usize = 4;
 
 /// A RocksDB database in a directory, with its copies.
 pub struct RocksKv {
-    /// None if the store is read-only. It goes first: it uses the records.
+    /// None if the store is read-only. Dropped first, because it uses the records.
     follower: Option<Follower>,
     records: Arc<Records>,
 }
 
-/// What the store and the thread that copies its files share.
+/// The part shared by the store and the thread that copies its files.
 pub(super) struct Records {
-    /// None after it was closed to be mended and did not open again.
+    /// None after it was closed for a repair and did not open again.
     pub(super) db: RwLock<Option<DB>>,
     cache: Cache,
     pub(super) options: Options,
@@ -59,17 +60,17 @@ pub(super) struct Records {
     pub(super) keeper: Keeper,
     /// Held by the only thread that restores files, before it takes the database.
     pub(super) rescuing: Mutex<()>,
-    /// What was restored since the store was opened.
+    /// Files restored since the store was opened.
     pub(super) found: Mutex<FilesFound>,
-    /// Files with damage that nothing restored; None: damage of which no file is known.
+    /// Files with damage that could not be restored. None: damage without a known file.
     pub(super) hopeless: Mutex<BTreeSet<Option<u64>>>,
-    /// Something was written since the last flush that the list of copies has.
+    /// Whether anything was written after the last flush that the list of copies includes.
     pub(super) unflushed: AtomicBool,
-    /// That was lost: a write or flush is refused until the whole checkpoint begins anew.
+    /// Whether such writes were lost: every write or flush is refused until the whole checkpoint begins again.
     pub(super) must_repeat: AtomicBool,
-    /// The list of copies does not have everything that was flushed.
+    /// Whether the list of copies lacks flushed records.
     pub(super) list_is_behind: AtomicBool,
-    /// The store went back to the list, and no list was made since.
+    /// Whether the store went back to the list, and no list was made since.
     pub(super) went_back: AtomicBool,
 }
 
@@ -83,8 +84,8 @@ impl RocksKv {
         db.flush().map_err(|e| failed("making the record store", &e))
     }
 
-    /// Opens a database that takes up to `bytes_max` bytes of memory. What is damaged is restored from its copy first,
-    /// unless the store is opened read-only.
+    /// Opens a database that takes up to `bytes_max` bytes of memory. Damaged files are restored from their copies
+    /// first, unless the store is opened read-only.
     pub fn open(place: Place, copies: Copies, bytes_max: u64, read_only: bool) -> Result<Self> {
         let tables = files::tables_in(&place.records).len() as u64;
         let manifest_bytes_max = (tables * MANIFEST_BYTES_PER_FILE).clamp(MANIFEST_BYTES_MIN, MANIFEST_BYTES_MAX);
@@ -114,29 +115,29 @@ impl RocksKv {
         Ok(Self { follower, records })
     }
 
-    /// The part that is shared, for tests.
+    /// The shared part, for tests.
     #[cfg(test)]
     pub(super) fn records(&self) -> &Records {
         &self.records
     }
 
-    /// No thread copies files any more, for tests.
+    /// Stops the thread that copies files, for tests.
     #[cfg(test)]
     pub(super) fn copy_late(&mut self) {
         self.follower = None;
     }
 
-    /// Makes the store anew from what can be read of it. Nobody has it open.
+    /// Rebuilds the store from its readable parts. It must not be open.
     pub fn salvage(place: &Place, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
         salvage::salvage(place, &Self::salvage_options(), is_record, without)
     }
 
-    /// Ends an earlier salvage that a crash cut short after the new store had its place.
+    /// Completes an earlier salvage that a crash cut short after the new store had its place.
     pub fn finish_salvage(place: &Place) -> Result<()> {
         salvage::finish(place)
     }
 
-    /// Of the store that salvage makes.
+    /// The options of the store that salvage creates.
     pub fn salvage_options() -> Options {
         Self::options(SALVAGE_BYTES_MAX, MANIFEST_BYTES_MAX).0
     }
@@ -177,7 +178,7 @@ impl RocksKv {
     }
 }
 
-/// Opens the database. If damage prevents that, files are restored from their copies, then the whole store.
+/// Opens the database. If damage prevents that, restores files from their copies, then the whole store.
 fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut FilesFound) -> Result<DB> {
     let list = place.list();
     if read_only {
@@ -194,7 +195,7 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
         found.add(restore::cheaply(place, list).map_err(restoring)?);
     }
     let open = || open(place, options);
-    // RocksDB would take damage at its end for that of a crash, and delete the files that the rest names.
+    // RocksDB would take damage at the manifest's end for that of a crash, and delete the files that the rest names.
     if let Some(list) = list.as_ref().filter(|_| !manifest::is_whole(place))
         && restore::can_go_back(place, list)
         && has_last_checkpoint(place, options, list)?
@@ -203,7 +204,7 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
     }
     let error = match (open(), list) {
         (Ok(db), _) => return Ok(db),
-        // Nothing is taken back for what is no damage.
+        // The store goes back only for real damage.
         (Err(error), _) if may_pass(&error) => return Err(error),
         (Err(error), None) => return Err(error),
         (Err(error), Some(list)) => {
@@ -226,15 +227,15 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
     Err(with_way_out(place, error, false))
 }
 
-/// Whether a list is of the last checkpoint that its store still opens with. The log need not reach back to an older one:
-/// where the list is behind, a manifest that a power cut tore counts up to there.
+/// Whether a list belongs to the last checkpoint with which its store still opens. The log need not reach back to an
+/// older one: if the list is behind, a manifest that a power cut tore counts up to the tear.
 fn has_last_checkpoint(place: &Place, options: &Options, list: &RecordList) -> Result<bool> {
     let sequence_of = |bytes: &[u8]| Checkpoint::decode(bytes, place.volume_id).map(|checkpoint| checkpoint.sequence);
     let stored = open_read_only(place, options)
         .and_then(|db| db.get(keys::checkpoint()).map_err(|e| failed("reading the checkpoint", &e)));
     match stored {
         Ok(stored) => Ok(stored.and_then(|bytes| sequence_of(&bytes)) <= sequence_of(&list.checkpoint)),
-        // It says nothing of the store.
+        // This error says nothing about the store.
         Err(error) if may_pass(&error) => Err(error),
         Err(_) => Ok(true),
     }
@@ -246,14 +247,13 @@ pub(super) fn open(place: &Place, options: &Options) -> Result<DB> {
     DB::open(options, &place.records).map_err(opening_failed)
 }
 
-/// Opens the database as it is, and changes nothing.
+/// Opens the database as it is, read-only.
 pub(super) fn open_read_only(place: &Place, options: &Options) -> Result<DB> {
     manifest::check(place)?;
     DB::open_for_read_only(options, &place.records, false).map_err(opening_failed)
 }
 
-/// Opens the database with the copies in the place of its record files, and changes nothing. None: they are not all there
-/// and whole.
+/// Opens the database read-only, with the copies in place of its record files. None: not all of them exist intact.
 pub(super) fn open_copies(place: &Place, options: &Options, list: Option<&RecordList>, live: &[u64]) -> Option<DB> {
     let list = list.filter(|list| !list.manifest.is_empty())?;
     let is_whole = |number: &u64| list.entry(*number).is_some_and(|entry| files::is_whole(&place.copy(*number), entry));
@@ -270,7 +270,7 @@ fn opening_failed(error: rocksdb::Error) -> Error {
     failed("opening the record store", &error)
 }
 
-/// The error says what helps. A store that is opened read-only stays as it is, so it may go back to its copies.
+/// Adds advice to the error. A store that is opened read-only stays as it is, so it may go back to its copies.
 fn with_way_out(place: &Place, error: Error, may_go_back: bool) -> Error {
     match error {
         Error::Corrupt { what, detail } => {
@@ -293,13 +293,13 @@ fn flush(db: &DB) -> std::result::Result<(), rocksdb::Error> {
 }
 
 impl Records {
-    /// Copies what is new. True: RocksDB is at work, and more may come.
+    /// Copies new files. True: RocksDB is working, and more may follow.
     fn follow(&self) -> bool {
         let (updated, is_at_work) = {
             let db = self.db.read();
             let Some(db) = db.as_ref() else { return false };
             let has = |name: &str| db.property_int_value(name).ok().flatten().is_some_and(|count| count > 0);
-            // Asked first: what ends meanwhile is seen by the look that follows.
+            // Asked first, so that the following check sees work that ends meanwhile.
             let is_at_work = ["rocksdb.num-running-compactions", "rocksdb.compaction-pending"].into_iter().any(has);
             (self.keeper.update_if_changed(db), is_at_work)
         };
@@ -325,7 +325,7 @@ impl Records {
         let updated = self.keeper.update(open);
         match updated {
             Updated::Unproved(table) if may_go_back => {
-                // The list is what it was before, and what was written since is written again.
+                // The list is as before, and everything written since is written again.
                 self.list_is_behind.store(false, Release);
                 let name = table.map_or_else(|| "the manifest".to_owned(), files::table_name);
                 return Err(Error::corrupt("the record store", format!("{name} is not what was written to it")));
@@ -358,7 +358,7 @@ impl Records {
     }
 }
 
-/// A store that fails or is shut down is settled too.
+/// Also settles a store that fails or is shut down.
 impl Drop for RocksKv {
     fn drop(&mut self) {
         self.follower = None;
@@ -392,7 +392,7 @@ impl Kv for RocksKv {
             }
             let mut options = WriteOptions::default();
             options.disable_wal(true);
-            // With the database held: who closes it sees this.
+            // Set while the database is held, so that a thread that closes it sees this.
             self.records.unflushed.store(true, Release);
             db.write_opt(writes, &options)
         })
@@ -408,7 +408,7 @@ impl Kv for RocksKv {
         self.records.restore()
     }
 
-    /// The last list names what is live. A process that ends may never drop its store.
+    /// Makes the last list name the live files. A process that ends may never drop its store.
     fn settle(&self) {
         self.records.settle();
     }

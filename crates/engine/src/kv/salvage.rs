@@ -1,17 +1,19 @@
-//! Makes a new record store from what can still be read of a damaged one.
+//! Builds a new record store from the readable parts of a damaged one.
 //!
-//! Only files that the manifest names are read, or those of the last list where the manifest is lost: what lies there
-//! beside them was superseded, and an old map in it names blocks that are others' by now. They are read from the oldest
-//! to the newest, so a newer value takes an older one's place. Where a file has a gap, the older values of all keys that it
-//! may have had, those between its neighbours, may be superseded, and go: none is revived. What can be read in a gap counts
-//! only if its own checksum proves it, under its own key; so it replaces nothing.
+//! It reads only files that the manifest names, or those of the last list if the manifest is lost. Other files there
+//! were superseded, and an old map in one names blocks that belong to other files by now. Files are read from the
+//! oldest to the newest, so that a newer value replaces an older one. If a file has a gap, the older values of all keys
+//! that the gap may have held, those between its neighbours, may be superseded and are dropped: none is revived. A
+//! record that can still be read in a gap counts only if its own checksum proves it under its own key, so it replaces
+//! nothing.
 //!
-//! A file that is gone with its copy is one gap from its first to its last key. That can be all there is, as a new file often
-//! has the first and the last keys of all: so it is refused until the caller names the file.
+//! A file that is gone together with its copy is one gap from its first to its last key. That may be the whole store,
+//! because a new file often has the first and the last keys of all. So it is refused until the caller names the file.
 //!
-//! The new store is made beside the old one and takes its place in one exchange of names. Before that the list of copies
-//! is set aside, durably: it speaks of the old files. A crash before the exchange leaves the old store, and salvage
-//! begins anew with the list that was set aside; one after it leaves the new store, whose first list removes that one.
+//! The new store is built beside the old one and takes its place in one exchange of names. Before that the list of
+//! copies, which describes the old files, is set aside durably. A crash before the exchange leaves the old store, and
+//! salvage starts over with the list that was set aside. A crash after it leaves the new store, whose first list
+//! removes that one.
 
 use std::ffi::CString;
 use std::fs;
@@ -35,45 +37,45 @@ use crate::{Error, Result};
 /// Entries written in one batch.
 const BATCH_ENTRIES: usize = 4_096;
 const NEW: &str = "records.new";
-/// The folder that keeps the damaged files until somebody removes it.
+/// The folder that keeps the damaged files until the user removes it.
 pub const DAMAGED: &str = "records.damaged";
 
-/// What salvage saved, and from what.
+/// What salvage saved, and from which files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Record files read.
     pub files: u64,
-    /// Those with damage.
+    /// Damaged files among them.
     pub damaged_files: u64,
-    /// The names of those that are gone, and their copies too. Each is one gap.
+    /// The names of missing files whose copies are missing too. Each is one gap.
     pub gone: Vec<String>,
     /// Gaps in them.
     pub gaps: u64,
-    /// Older records in gaps, which may be superseded and were given up.
+    /// Older records in gaps, which may be superseded and were dropped.
     pub given_up: u64,
     /// Records in the new store.
     pub records: u64,
 }
 
-/// Whether a record's own checksum proves its value under its key; asked of records that are the callers'.
+/// Whether a record's own checksum proves its value under its key. Asked about the callers' records.
 pub type IsRecord<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
 
 /// One step of putting the new store into the old one's place.
 pub type Step = fn(&Place) -> io::Result<()>;
 
-/// They follow a new store that is complete, each durable before the next. A crash within one leaves what was before it
-/// or what is after it.
+/// The steps after a new store is complete, each durable before the next. A crash within one leaves the state before it
+/// or after it.
 pub const STEPS: [Step; 3] = [Place::set_list_aside, exchange, keep_damaged];
 
-/// Makes the new store and puts it into the old one's place. Of files that are gone with their copies, only those in
-/// `without` may be.
+/// Builds the new store and puts it into the old one's place. Files that are gone together with their copies must be
+/// named in `without`.
 pub fn salvage(place: &Place, options: &Options, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
     let salvaged = build(place, options, is_record, without)?;
     STEPS.iter().try_for_each(|step| step(place)).map_err(failed)?;
     Ok(salvaged)
 }
 
-/// Ends an earlier salvage that a crash cut short after the new store had its place.
+/// Completes an earlier salvage that a crash cut short after the new store had its place.
 pub fn finish(place: &Place) -> Result<()> {
     if new_path(place).exists() { keep_damaged(place).map_err(failed) } else { Ok(()) }
 }
@@ -82,12 +84,12 @@ fn failed(error: io::Error) -> Error {
     Error::io("salvaging the record store", error)
 }
 
-/// Where the new store is made, and where the old one is once they have changed places.
+/// The path of the new store, and of the old one after the exchange.
 fn new_path(place: &Place) -> PathBuf {
     place.records.with_file_name(NEW)
 }
 
-/// Makes the new store beside the old one, durably. What an earlier attempt left of one goes.
+/// Builds the new store beside the old one, durably. Removes the remains of an earlier attempt.
 pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
     let sources = sources(place, options)?;
     let gone: Vec<String> = sources.iter().filter_map(Source::gone).collect();
@@ -103,7 +105,7 @@ pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>, without:
     for (at, source) in sources.iter().enumerate() {
         let found = source.read()?;
         let below = sources.get(at + 1).filter(|below| below.is_beside(source));
-        // Files of a level but the lowest have no keys in common.
+        // Files of one level have no keys in common, except on level 0.
         let beside = above.take().filter(|(level, _)| *level > 0 && *level == source.level).map(|(_, key)| key);
         let bounds = source.bounds(&found, beside, below)?;
         above = first_key(&found).map(|key| (source.level, key));
@@ -120,7 +122,7 @@ pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>, without:
     Ok(salvaged)
 }
 
-/// The caller names each file that may be given up.
+/// Refuses missing files that the caller does not name.
 fn refuse_unasked(gone: &[String], without: &[String]) -> Result<()> {
     if gone.iter().all(|name| without.contains(name)) {
         return Ok(());
@@ -136,18 +138,18 @@ fn refuse_unasked(gone: &[String], without: &[String]) -> Result<()> {
 struct Source {
     path: PathBuf,
     level: i64,
-    /// Its first and last key, by the manifest.
+    /// Its first and last key, according to the manifest.
     keys: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The keys that a file may have: from the first on to the last, where they are known.
+/// The keys that a file may have: from the first to the last, if they are known.
 struct Bounds {
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
 }
 
 impl Source {
-    /// What the file says. One that is gone is a gap, if it is known which keys it had.
+    /// The file's content. A missing file is a gap, if its keys are known.
     fn read(&self) -> Result<Vec<Found>> {
         match read_what_can_be_read(&self.path) {
             Ok(bytes) => Ok(table_file::read(&bytes)),
@@ -159,7 +161,7 @@ impl Source {
         }
     }
 
-    /// Its name, if it is gone and so is its copy.
+    /// Its name, if both the file and its copy are gone.
     fn gone(&self) -> Option<String> {
         let name = || self.path.file_name().map(|name| name.to_string_lossy().into_owned());
         if self.path.exists() { None } else { name() }
@@ -170,8 +172,8 @@ impl Source {
         self.level > 0 && self.level == other.level
     }
 
-    /// The keys that the file may have. Without the manifest they are those between its neighbours': the key that the one
-    /// above begins with, and the last of the one below, which is read only if it matters.
+    /// The keys that the file may have. Without the manifest they are those between its neighbours': the first key of
+    /// the file above, and the last key of the file below, which is read only if it matters.
     fn bounds(&self, found: &[Found], above: Option<Vec<u8>>, below: Option<&Self>) -> Result<Bounds> {
         if let Some((first, last)) = self.keys.clone() {
             return Ok(Bounds { from: Bound::Included(first), to: Bound::Included(last) });
@@ -231,8 +233,8 @@ fn sources(place: &Place, options: &Options) -> Result<Vec<Source>> {
     }
 }
 
-/// Whether there are record files that the list does not name. Those that end early are what RocksDB had not finished when
-/// it was closed, so they were never live.
+/// Whether record files exist that the list does not name. Files that end early were unfinished when RocksDB was
+/// closed, so they were never live.
 fn has_others(place: &Place, list: &RecordList) -> bool {
     let is_listed = |number: u64| list.files.iter().any(|file| file.number == number);
     let is_complete =
@@ -247,7 +249,7 @@ fn refused(why: &str) -> Error {
     )
 }
 
-/// The file, or its copy where it is gone.
+/// The file, or its copy if the file is gone.
 fn readable(place: &Place, number: u64) -> PathBuf {
     let path = place.table(number);
     if path.exists() { path } else { place.copy(number) }
@@ -269,7 +271,7 @@ pub(super) fn read_what_can_be_read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Puts what a file says over what older ones said.
+/// Adds a file's content over that of older files.
 fn add(new: &DB, found: &[Found], bounds: &Bounds, is_record: IsRecord<'_>, salvaged: &mut Salvaged) -> Result<()> {
     salvaged.files += 1;
     let gaps = found.iter().filter(|item| **item == Found::Gap).count() as u64;
@@ -297,7 +299,7 @@ fn add(new: &DB, found: &[Found], bounds: &Bounds, is_record: IsRecord<'_>, salv
     Ok(())
 }
 
-/// Whether a value has a checksum of its own that also covers the numbers in its key, and that is right.
+/// Whether a value has a valid checksum of its own that also covers the numbers in its key.
 fn proves_itself(key: &[u8], value: &[u8], is_record: IsRecord<'_>) -> bool {
     if let Some(shard) = keys::parse_shard(key) {
         return Shard::decode(shard, value).is_some();
@@ -336,7 +338,7 @@ fn give_up(new: &DB, bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<u64> {
     Ok(count)
 }
 
-/// The checkpoint record, without which nothing opens, stands in the list too.
+/// Restores the checkpoint record from the list, because without it the store does not open.
 fn pin_checkpoint(place: &Place, new: &DB) -> Result<()> {
     let key = keys::checkpoint();
     let is_valid = |bytes: &[u8]| Checkpoint::decode(bytes, place.volume_id).is_some();
@@ -352,7 +354,7 @@ fn pin_checkpoint(place: &Place, new: &DB) -> Result<()> {
     new.put_opt(&key, listed, &options).map_err(rocks_failed)
 }
 
-/// The two stores change places.
+/// Exchanges the names of the two stores.
 fn exchange(place: &Place) -> io::Result<()> {
     let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
     let (from, to) = (name(&new_path(place))?, name(&place.records)?);
@@ -365,7 +367,7 @@ fn exchange(place: &Place) -> io::Result<()> {
     files::sync_directory_of(&place.records)
 }
 
-/// The old store keeps its damaged files under another name.
+/// Keeps the damaged files of the old store under another name.
 fn keep_damaged(place: &Place) -> io::Result<()> {
     let damaged = place.records.with_file_name(DAMAGED);
     remove_dir(&damaged)?;

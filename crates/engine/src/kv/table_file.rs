@@ -1,10 +1,10 @@
-//! Reads a record file of RocksDB block by block, without its index, so that damage costs only what it touches.
+//! Reads a record file of RocksDB block by block, without its index, so that damage costs only the blocks that it hits.
 //!
-//! A block is a run of entries, then the offsets of every sixteenth, then a trailer with its checksum, so it shows where
-//! it ends. Every block carries the file's own mark in its checksum. A damaged block is first taken for one with a
-//! single wrong byte: if one change makes the checksum right, that was it. Otherwise it is a gap: nothing says which keys
-//! it had, between those of its neighbours. What can be read of it, from every sixteenth entry on, as far as that makes
-//! sense, is given as unproved: it counts only if the record's own checksum proves it.
+//! A block is a run of entries, then the offsets of every sixteenth, then a trailer with its checksum, so its end can
+//! be found. Every block's checksum includes the file's own mark. A damaged block is first assumed to have a single
+//! wrong byte: if one change makes the checksum right, that was it. Otherwise it is a gap: its keys are unknown, but
+//! lie between those of its neighbours. Entries that can still be read, from every sixteenth on, as far as they make
+//! sense, are returned as unproved: such an entry counts only if the record's own checksum proves it.
 
 use std::ops::Range;
 
@@ -15,30 +15,31 @@ const RESTART_ENTRIES: usize = 16;
 /// Kind of compression, and checksum.
 pub(super) const TRAILER_BYTES: usize = 5;
 pub(super) const FOOTER_BYTES: usize = 53;
-/// Where the file's mark stands in the footer, and the length of the index of other blocks, which lies before it.
+/// Positions in the footer of the file's mark, and of the length of the index of other blocks, which lies before the
+/// footer.
 pub(super) const MARK_AT: usize = 9;
 pub(super) const METAINDEX_LEN_AT: usize = 13;
-/// Sequence and kind behind each key.
+/// Sequence and kind after each key.
 const KEY_END_BYTES: usize = 8;
-/// In longer damage no single byte is sought.
+/// In longer damage no single byte is searched for.
 const DAMAGE_BYTES_MAX: usize = 96 << 10;
-/// Longer damage may be many blocks: a byte is sought only if it has the form of one.
+/// Longer damage may be many blocks, so a byte is searched for only if the damage has the form of a block.
 const BLOCK_BYTES_USUAL: usize = 16 << 10;
-/// The index of other blocks lies in so many bytes before the footer.
+/// The index of other blocks lies within this many bytes before the footer.
 pub(super) const METAINDEX_BYTES_MAX: usize = 4 << 10;
 
-/// What stands at some place in a file, in the order of keys.
+/// An item of a file, in the order of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// A key with its value; None: it was removed.
+    /// A key with its value. None: it was removed.
     Entry(Vec<u8>, Option<Vec<u8>>),
     /// Entries that cannot be read: any keys between the entries before and after.
     Gap,
-    /// A key with its value as they can be read in a gap, which precedes it. The block's checksum proves neither.
+    /// A key with its value, as read from a gap, which comes before it. The block's checksum proves neither.
     Unproved(Vec<u8>, Vec<u8>),
 }
 
-/// An entry as it stands: how much of the key before it shares, then its own bytes.
+/// An entry in its raw form: how many bytes it shares with the key before it, then its own bytes.
 struct Raw {
     shared: usize,
     key: Range<usize>,
@@ -52,7 +53,7 @@ struct Run {
     end: usize,
 }
 
-/// Everything that a record file says.
+/// All items of a record file.
 pub fn read(bytes: &[u8]) -> Vec<Found> {
     let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
     let data_end = data_end(bytes);
@@ -68,7 +69,7 @@ pub fn read(bytes: &[u8]) -> Vec<Found> {
         }
         let next = (at + 1..end).find(|next| whole_block(bytes, *next, end, mark).is_some());
         match (next, data_end) {
-            // Behind the data stand other blocks, and nobody knows where they begin.
+            // Other blocks follow the data, at unknown places.
             (None, None) => break,
             (next, _) => {
                 let next = next.unwrap_or(end);
@@ -80,7 +81,7 @@ pub fn read(bytes: &[u8]) -> Vec<Found> {
     in_order(found)
 }
 
-/// Whether every block of data is sound by the mark of a sound footer, and where they end is known.
+/// Whether every data block is sound by the mark of a sound footer, and the end of the data is known.
 pub fn is_sound(bytes: &[u8]) -> bool {
     let footer_at = bytes.len().saturating_sub(FOOTER_BYTES);
     let Some(end) = data_end(bytes).filter(|_| is_footer(bytes, footer_at)) else { return false };
@@ -95,7 +96,7 @@ pub fn is_sound(bytes: &[u8]) -> bool {
     true
 }
 
-/// Keys ascend. One that does not is damaged, and an unproved one between others than its neighbours is none.
+/// Keys ascend. A key that does not is damaged. An unproved key outside its neighbours' range is dropped.
 fn in_order(found: Vec<Found>) -> Vec<Found> {
     let mut ordered: Vec<Found> = Vec::with_capacity(found.len());
     // The last key, and the last one that is proved.
@@ -109,7 +110,7 @@ fn in_order(found: Vec<Found>) -> Vec<Found> {
                 (last, proved) = (Some(key.clone()), Some(key.clone()));
                 ordered.push(Found::Entry(key, value));
             }
-            // The newer one of two entries of a key comes first.
+            // Of two entries with one key, the newer comes first.
             Found::Entry(key, _) if proved.as_ref() == Some(&key) => {}
             Found::Unproved(key, value) => {
                 if last.as_ref().is_none_or(|last| *last < key) {
@@ -149,7 +150,7 @@ fn raw_entry(bytes: &[u8], at: usize) -> Option<Raw> {
     (value.end <= bytes.len()).then_some(Raw { shared, key, value })
 }
 
-/// How long the block of data is that begins with these bytes, without its trailer. None: they do not have the form of one,
+/// The length, without trailer, of the data block that begins with these bytes. None: they do not have the form of one,
 /// or end before it does.
 pub(super) fn block_len(bytes: &[u8]) -> Option<usize> {
     let (mut restarts, mut key, mut at) = (Vec::new(), Vec::new(), 0);
@@ -177,7 +178,7 @@ pub(super) fn block_len(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Entries from `at` on until the offsets that end a block, which begin with that of the first: 0.
+/// Entries from `at` on until the offsets that end a block. These begin with the offset of the first entry: 0.
 fn entries(bytes: &[u8], at: usize, interval: usize, is_key: fn(&[u8]) -> bool) -> Option<(Run, Vec<Vec<u8>>)> {
     let mut run = Run { entries: Vec::new(), restarts: Vec::new(), end: at };
     let mut keys: Vec<Vec<u8>> = Vec::new();
@@ -204,7 +205,7 @@ fn entries(bytes: &[u8], at: usize, interval: usize, is_key: fn(&[u8]) -> bool) 
     }
 }
 
-/// Where the offsets of a block end that begin at `at`. None: other bytes are there.
+/// Where the offsets of a block that begin at `at` end. None: other bytes are there.
 fn offsets_end(bytes: &[u8], at: usize, restarts: &[u32]) -> Option<usize> {
     let is_there = |(index, restart): (usize, &u32)| word(bytes, at + 4 * index) == Some(*restart);
     let count_at = at + 4 * restarts.len();
@@ -222,7 +223,7 @@ fn user_entry((mut key, value): (Vec<u8>, Option<Vec<u8>>)) -> (Vec<u8>, Option<
     (key, value.filter(|_| !is_removed))
 }
 
-/// What a block's checksum adds for the place where it lies.
+/// The part of a block's checksum that depends on its place.
 pub(super) fn place_part(mark: u32, at: usize) -> u32 {
     mark ^ (at as u32).wrapping_add((at as u64 >> 32) as u32)
 }
@@ -233,7 +234,7 @@ fn implied_mark(bytes: &[u8], at: usize, end: usize) -> Option<u32> {
     Some(place_part(stored.wrapping_sub(xxh3_64(&bytes[at..end]) as u32), at))
 }
 
-/// The file's mark: that of the footer if a block agrees or none disagrees, else one that two blocks agree on.
+/// The file's mark: that of the footer if a block agrees or none disagrees, otherwise one that two blocks agree on.
 fn mark(bytes: &[u8], footer_at: usize, end: usize) -> Option<u32> {
     let implied: Vec<u32> = block_starts(bytes, end).take(8).collect();
     let footer = word(bytes, footer_at + MARK_AT);
@@ -259,7 +260,7 @@ pub(super) fn is_sound_footer(footer: &[u8], footer_at: usize) -> bool {
         .wrapping_add(place_part(mark, footer_at))
 }
 
-/// The marks that the blocks imply which can be told by their form, from the beginning of the file on.
+/// The marks implied by the blocks that can be recognized by their form, from the beginning of the file on.
 fn block_starts(bytes: &[u8], end: usize) -> impl Iterator<Item = u32> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -278,7 +279,7 @@ fn block_starts(bytes: &[u8], end: usize) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The block that begins at `at` if it is sound, without a known mark if it has the form of one.
+/// The block that begins at `at`, if it is sound. Without a known mark it must have the form of one.
 fn whole_block(bytes: &[u8], at: usize, end: usize, mark: Option<u32>) -> Option<Run> {
     let (mut run, _) = entries(&bytes[..end], at, RESTART_ENTRIES, is_internal_key)?;
     let implied = implied_mark(bytes, at, run.end)?;
@@ -290,8 +291,8 @@ fn whole_block(bytes: &[u8], at: usize, end: usize, mark: Option<u32>) -> Option
     Some(run)
 }
 
-/// Where the blocks of data end: where the first of the others begins, by the index of these before the footer. With a
-/// sound footer that index is believed for its checksum only, after a wrong byte of it was put right.
+/// Where the data blocks end, which is where the first other block begins, according to the index before the footer.
+/// With a sound footer, that index must match its checksum, after correcting one wrong byte.
 pub fn data_end(bytes: &[u8]) -> Option<usize> {
     let footer_at = bytes.len().checked_sub(FOOTER_BYTES)?;
     let end = footer_at.checked_sub(TRAILER_BYTES)?;
@@ -310,7 +311,7 @@ pub fn data_end(bytes: &[u8]) -> Option<usize> {
     run.entries.iter().filter_map(first).min().filter(|data_end| *data_end <= end)
 }
 
-/// The places of the other blocks by their index: where each begins, and its length without its trailer.
+/// The places of the other blocks according to their index: start and length without trailer.
 pub(super) fn other_blocks(metaindex_bytes: &[u8]) -> Option<Vec<(usize, usize)>> {
     let place = |(_, handle): &(Vec<u8>, Option<Vec<u8>>)| {
         let (handle, mut at) = (handle.as_ref()?, 0);
@@ -331,7 +332,7 @@ fn data_block(bytes: &[u8]) -> Option<Run> {
     (run.end == bytes.len()).then(|| Run { entries: run.entries.into_iter().map(user_entry).collect(), ..run })
 }
 
-/// What can be read of bytes that are no sound block.
+/// The readable entries of bytes that are not a sound block.
 fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
     let put_right = || with_one_byte_changed(bytes, place, mark?, data_block);
     let entries = |run: Run| run.entries.into_iter().map(|(key, value)| Found::Entry(key, value)).collect();
@@ -342,7 +343,7 @@ fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
     }
     let (restarts, end, begin) = restarts_of(bytes);
     if begin > 0 {
-        // Two blocks in a row: each is read by itself.
+        // Two blocks in a row are read separately.
         let (before, behind) = bytes.split_at(begin);
         return [damaged_block(before, place, mark), damaged_block(behind, place + begin, mark)].concat();
     }
@@ -359,8 +360,8 @@ fn damaged_block(bytes: &[u8], place: usize, mark: Option<u32>) -> Vec<Found> {
     found
 }
 
-/// Takes the values of a part that begins with a full key, as far as its entries make sense. Keys that grow from each
-/// other without end make none: every sixteenth is full.
+/// Reads the values of a part that begins with a full key, as far as its entries make sense. Keys that keep growing
+/// from each other do not: every sixteenth is full.
 fn read_entries(bytes: &[u8], part: Range<usize>, found: &mut Vec<Found>) {
     let mut key: Vec<u8> = Vec::new();
     let mut at = part.start;
@@ -382,8 +383,8 @@ fn read_entries(bytes: &[u8], part: Range<usize>, found: &mut Vec<Found>) {
     }
 }
 
-/// Where full keys stand in a damaged block by the offsets at its end, where its entries end, and where it begins: behind
-/// another damaged one if most of its full keys are found from there on.
+/// Where full keys lie in a damaged block according to the offsets at its end, where its entries end, and where it
+/// begins: after another damaged block if most of its full keys are found from there on.
 fn restarts_of(bytes: &[u8]) -> (Vec<usize>, usize, usize) {
     let end = bytes.len().saturating_sub(TRAILER_BYTES);
     let count = end.checked_sub(4).and_then(|at| word(bytes, at)).map_or(0, |count| (count & 0x0FFF_FFFF) as usize);
@@ -401,19 +402,19 @@ fn restarts_of(bytes: &[u8]) -> (Vec<usize>, usize, usize) {
     } else {
         (0..from).rev().max_by_key(|at| full_keys(*at)).unwrap_or(0)
     };
-    // Without them everything up to the damage is read from the first key on.
+    // Without them, reads everything up to the damage from the first key on.
     let are_offsets = offsets.first() == Some(&0) && offsets.is_sorted();
     if are_offsets { (offsets, from, begin) } else { (vec![0], end, 0) }
 }
 
-/// The block that these bytes are with one byte changed: what `parse` makes of it without its trailer.
+/// The result of `parse` for these bytes with one byte changed, without the trailer.
 fn with_one_byte_changed(bytes: &[u8], place: usize, mark: u32, parse: fn(&[u8]) -> Option<Run>) -> Option<Run> {
     let mended = mended_block(bytes, place, mark, |content| parse(content).is_some())?;
     parse(&mended[..mended.len() - TRAILER_BYTES])
 }
 
-/// A block with its trailer, after one byte of it was changed so that it has its checksum, its content is a block to
-/// `is_block`, and it lies at `place`. None: more is wrong, or it is too long to be sought in.
+/// A block with its trailer after one byte was changed. It then matches its checksum, `is_block` accepts its content,
+/// and it lies at `place`. None: more is wrong, or it is too long to search.
 pub(super) fn mended_block(bytes: &[u8], place: usize, mark: u32, is_block: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
     if bytes.len() > DAMAGE_BYTES_MAX || bytes.len() <= TRAILER_BYTES {
         return None;

@@ -1,5 +1,5 @@
-//! What compressing a file's blocks costs one thread, and what the way back costs:
-//! `cargo run --release -p oncefs-compress --example speed -- FILE [METHOD]...`
+//! Measures the cost of compressing and expanding a file's blocks in one thread: `cargo run --release -p
+//! oncefs-compress --example speed -- FILE [METHOD]...`
 
 use std::error::Error;
 use std::time::Instant;

@@ -1,17 +1,17 @@
-//! Makes fragments of blocks.
+//! Compresses blocks into fragments.
 
 use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 use zstd::zstd_safe::CParameter;
 
 use crate::{BLOCK_BYTES, FRAGMENT_BYTES_MAX, Method};
 
-/// The first bytes of every Zstandard frame. Fragments do without.
+/// The first bytes of every Zstandard frame. Fragments omit them.
 pub(crate) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xB5, 0x2F, 0xFD];
 
-/// Makes fragments. Its tables are used again for every block: one for each thread that compresses.
+/// Compresses blocks. Its tables are reused for every block, so each thread that compresses needs one.
 pub struct Compressor {
     engine: Engine,
-    /// What was made last, behind room for a magic number.
+    /// The last fragment, after room for a magic number.
     made: Vec<u8>,
 }
 
@@ -21,7 +21,7 @@ enum Engine {
 }
 
 impl Compressor {
-    /// A compressor of this kind.
+    /// A compressor for this method.
     pub fn new(method: Method) -> Self {
         let engine = match method {
             Method::Lz4 => Engine::Lz4(Box::new(CompressTable::small())),
@@ -30,7 +30,7 @@ impl Compressor {
         Self { engine, made: vec![0; ZSTD_MAGIC.len() + get_maximum_output_size(BLOCK_BYTES)] }
     }
 
-    /// The fragment of a block. None: the block is to stay as it is.
+    /// The fragment of a block. None: the block stays uncompressed.
     pub fn compress(&mut self, block: &[u8]) -> Option<&[u8]> {
         assert_eq!(block.len(), BLOCK_BYTES, "bytes of a block");
         let end = match &mut self.engine {
@@ -39,7 +39,7 @@ impl Compressor {
                 ZSTD_MAGIC.len() + compress_into_with_table(block, room, table).ok()?
             }
             Engine::Zstd(zstd) => {
-                // It stops where the room ends.
+                // Compression stops at the end of the room.
                 let room = &mut self.made[..ZSTD_MAGIC.len() + FRAGMENT_BYTES_MAX];
                 let end = zstd.compress_to_buffer(block, room).ok()?;
                 assert_eq!(self.made[..ZSTD_MAGIC.len()], ZSTD_MAGIC, "the magic number of a frame of {end} bytes");

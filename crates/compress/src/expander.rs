@@ -1,11 +1,11 @@
-//! Makes blocks of fragments that nobody vouches for.
+//! Expands untrusted fragments into blocks.
 
 use std::fmt;
 
 use crate::compressor::ZSTD_MAGIC;
 use crate::{BLOCK_BYTES, Coding, FRAGMENT_BYTES_MAX};
 
-/// Bytes that are no fragment of a block.
+/// Bytes that are not a fragment of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -17,7 +17,7 @@ impl fmt::Display for Damaged {
 
 impl std::error::Error for Damaged {}
 
-/// Makes blocks of fragments. Its tables are used again for every fragment: one for each thread that reads.
+/// Expands fragments. Its tables are reused for every fragment, so each thread that reads needs one.
 pub struct Expander {
     zstd: zstd::bulk::Decompressor<'static>,
     frame: [u8; ZSTD_MAGIC.len() + FRAGMENT_BYTES_MAX],
@@ -32,7 +32,7 @@ impl Default for Expander {
 }
 
 impl Expander {
-    /// Fills `block` with the block of which this is the fragment. On an error its bytes mean nothing.
+    /// Expands a fragment into `block`. After an error the bytes of `block` are undefined.
     pub fn expand(&mut self, coding: Coding, fragment: &[u8], block: &mut [u8]) -> Result<(), Damaged> {
         assert_eq!(block.len(), BLOCK_BYTES, "bytes of a block");
         if fragment.is_empty() || fragment.len() > FRAGMENT_BYTES_MAX {

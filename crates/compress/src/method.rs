@@ -1,23 +1,23 @@
-//! How blocks are compressed, as a setting names it, and what a fragment says of it.
+//! The compression methods, as a setting names them, and the coding of a fragment.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How blocks are compressed. Written `lz4`, `zstd` or `zstd:N`.
+/// A compression method. Written `lz4`, `zstd` or `zstd:N`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// LZ4's block format: fast both ways.
+    /// LZ4's block format: fast in both directions.
     Lz4,
     /// Zstandard at a level from 1 (fast) to 19 (small).
     Zstd(i32),
 }
 
-/// The level of Zstandard where none is named.
+/// The default level of Zstandard.
 const ZSTD_LEVEL: i32 = 1;
 const ZSTD_LEVEL_MAX: i32 = 19;
 
 impl Method {
-    /// What its fragments say of it.
+    /// The coding of its fragments.
     pub fn coding(self) -> Coding {
         match self {
             Method::Lz4 => Coding::Lz4,
@@ -60,7 +60,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// How a fragment was made, as far as the way back needs it.
+/// The coding of a fragment, as far as expanding needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// One LZ4 block, without its length.

@@ -1,20 +1,20 @@
-//! What compression would save beside deduplication: a sample of the contents, compressed block by block.
+//! Estimates the saving by compression on top of deduplication: compresses a sample of the contents block by block.
 
 use oncefs_compress::{BLOCK_BYTES, Compressor, Method};
 use oncefs_dedup::{Sample, Tag};
 
 use crate::estimate::Compressed;
 
-/// The methods that are tried.
+/// The methods to try.
 pub const METHODS: [Method; 2] = [Method::Lz4, Method::Zstd(1)];
-/// About so many contents are compressed, of a small corpus all.
+/// About this many contents are compressed, or all of a small corpus.
 const CONTENTS_WANTED: u64 = 1 << 12;
-/// And of a large one no fewer than one in so many.
+/// But at least one in this many of a large corpus.
 const SAMPLE_MAX: u32 = 64;
-/// The error is told as the range in which 95 of 100 samples lie.
+/// The error is the range in which 95 of 100 samples lie.
 const DEVIATIONS: f64 = 1.96;
 
-/// Sums over the contents of the sample, each weighted with how many it stands for.
+/// Sums over the contents of the sample, each weighted with the number of contents that it represents.
 struct Packed {
     method: Method,
     compressor: Compressor,
@@ -31,16 +31,16 @@ pub struct Compression {
 }
 
 impl Compression {
-    /// For about so many blocks.
+    /// A sample for about `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
         let sample = (blocks / CONTENTS_WANTED).clamp(1, u64::from(SAMPLE_MAX)) as u32;
         let packed =
             METHODS.map(|method| Packed { method, compressor: Compressor::new(method), bytes: 0.0, squares: 0.0 });
-        // A power of two, so that this sample and that of the contents lie within each other.
+        // A power of two, so that one of this sample and the sample of contents contains the other.
         Self { sample: 1 << sample.ilog2(), contents: 0.0, weights: 0.0, packed: packed.into() }
     }
 
-    /// A content that is met for the first time, one in so many of which are known.
+    /// Adds a content that comes for the first time. `known`: one content in this many is known.
     pub fn add(&mut self, tag: Tag, known: u32, block: &[u8]) {
         if !Sample::one_of(self.sample).has(tag) {
             return;
@@ -48,7 +48,7 @@ impl Compression {
         let weight = f64::from(self.sample.max(known));
         self.contents += 1.0;
         self.weights += weight;
-        // More blocks come than were expected: as many again are taken before a sample of half as many begins.
+        // More blocks come than expected. The sample takes as many again before its rate is halved.
         if self.sample < SAMPLE_MAX && self.contents as u64 > CONTENTS_WANTED * u64::from(2 + self.sample.ilog2()) {
             self.sample *= 2;
         }
@@ -59,7 +59,7 @@ impl Compression {
         }
     }
 
-    /// What it says, for a volume that would store so many of so many blocks.
+    /// The result, for a volume that would store `stored` of `blocks` blocks.
     pub fn result(&self, stored: u64, blocks: u64) -> Vec<Compressed> {
         let of_method = |packed: &Packed| {
             let mean = packed.bytes / self.weights / BLOCK_BYTES as f64;
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a third of all blocks nothing can be saved, of the others nearly everything.
+    /// A third of all blocks do not compress, the others nearly vanish.
     fn compressed(expected: u64, blocks: u64) -> (Compression, f64) {
         let mut random = Random::new(9);
         let (noise, text) = (random.bytes(BLOCK_BYTES), vec![b'x'; BLOCK_BYTES]);

@@ -1,4 +1,4 @@
-//! The contents seen so far, by their tags, in bounded memory: all of them as long as they fit, then one in 2, 4, 8...
+//! The contents seen so far, by tag, in bounded memory: all of them as long as they fit, then one in 2, 4, 8...
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -10,15 +10,15 @@ use oncefs_dedup::{Sample, Tag};
 const ENTRY_BYTES: u64 = 17;
 /// Entries that a table of 8 places holds before it grows.
 const ENTRIES_OF_EIGHT: u64 = 7;
-/// A table that grows is there twice for a moment, in its old size and in twice that.
+/// A growing table exists twice for a moment, in its old size and in the double.
 const GROWTH_HALVES: u64 = 3;
-/// However little memory there is, so many contents are known: with fewer a sample would tell too little.
+/// At least this many contents are known, even with little memory: with fewer the sample would be too small.
 const CONTENTS_MIN: u64 = 14_336;
 
-/// How often a content was met.
+/// The number and the previous count of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
-    /// Contents are numbered as they are met for the first time.
+    /// Contents are numbered in the order of their first block.
     pub number: u32,
     /// Blocks with this content before this one.
     pub before: u32,
@@ -29,12 +29,12 @@ pub struct Contents {
     known: HashMap<u64, Content, SpreadTags>,
     contents_max: usize,
     sample: u32,
-    /// Blocks that were met when every content was known, and all that were in the sample later.
+    /// Blocks seen while every content was known, and later all blocks in the sample.
     next: u32,
 }
 
 impl Contents {
-    /// Knows nothing yet. `bytes_beside`: what the caller keeps for each content.
+    /// An empty table. `bytes_beside`: bytes that the caller keeps for each content.
     pub fn new(bytes_max: u64, bytes_beside: u64) -> Self {
         let places = 8 * (bytes_max / bytes_of_eight(bytes_beside)).max(1);
         // Tables have a power of two of places.
@@ -43,13 +43,13 @@ impl Contents {
         Self { known: HashMap::default(), contents_max: contents_max as usize, sample: 1, next: 0 }
     }
 
-    /// Memory in which so many contents are all known, bytes.
+    /// Bytes of memory that hold `contents` contents.
     pub fn bytes_for(contents: u64, bytes_beside: u64) -> u64 {
         let places = (contents.max(CONTENTS_MIN).div_ceil(ENTRIES_OF_EIGHT) * 8).next_power_of_two();
         places / 8 * bytes_of_eight(bytes_beside)
     }
 
-    /// One content in this many is known; 1: every one.
+    /// One content in this many is known. 1: all are.
     pub fn sample(&self) -> u32 {
         self.sample
     }
@@ -64,7 +64,7 @@ impl Contents {
         self.known.len() >= self.contents_max
     }
 
-    /// A block with this tag. None: its content is not in the sample.
+    /// Counts a block with this tag. None: its content is not in the sample.
     pub fn meet(&mut self, tag: Tag) -> Option<Content> {
         if !Sample::one_of(self.sample).has(tag) {
             return None;
@@ -94,12 +94,12 @@ impl Contents {
     }
 }
 
-/// Bytes of 8 places of a table that may be growing, and of what the caller keeps for the contents in them.
+/// Bytes of 8 places of a table that may be growing, and the caller's bytes for their contents.
 fn bytes_of_eight(bytes_beside: u64) -> u64 {
     8 * ENTRY_BYTES * GROWTH_HALVES / 2 + ENTRIES_OF_EIGHT * bytes_beside
 }
 
-/// Tags are evenly spread already, but those of a sample all end in zeros: a multiplication spreads the other bits.
+/// Tags are already evenly spread, but those of a sample all end in zeros. A multiplication spreads the other bits.
 #[derive(Clone, Copy, Debug, Default)]
 struct SpreadTags;
 

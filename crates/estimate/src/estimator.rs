@@ -1,4 +1,4 @@
-//! Puts the parts together: takes blocks, file by file, and says what a volume would save.
+//! Combines the parts: takes blocks, file by file, and estimates the saving of a volume.
 
 use oncefs_dedup::{BLOCK_BYTES, Tag};
 
@@ -10,22 +10,22 @@ use crate::hint_memory::HintMemories;
 use crate::model::{Batch, Model, Rule};
 use crate::run_lengths::RunLengths;
 
-/// Blocks of a file that are decided together, as the worker does it.
+/// Blocks of a file that are decided together, as in the worker.
 const BATCH_BLOCKS: usize = 8_192;
-/// Of the memory, this part is for contents that a model stores more than once.
+/// One part in this many of the memory is for contents that a model stores more than once.
 const MORE_SHARE: u64 = 4;
 const MORE_BYTES_MIN: u64 = 1 << 20;
-/// Bytes of a content in a list of a model, which may be as large again.
+/// Bytes of a content in a list of a model, which may have as much spare room.
 const LIST_BYTES: u64 = 6;
-/// The error is told as the range in which 95 of 100 samples lie.
+/// The error is the range in which 95 of 100 samples lie.
 const DEVIATIONS: f64 = 1.96;
 
-/// How to estimate.
+/// Options of an estimate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Memory for what was seen, bytes.
+    /// Bytes of memory for the contents seen.
     pub memory_bytes_max: u64,
-    /// About so many blocks will come; only how much is sampled depends on it.
+    /// The approximate number of blocks. Only the sizes of samples depend on it.
     pub blocks_expected: u64,
     /// The volumes to estimate.
     pub rules: Vec<Rule>,
@@ -52,7 +52,7 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Has seen nothing yet.
+    /// An estimator without blocks.
     pub fn new(options: &Options) -> Self {
         let more_bytes_max = (options.memory_bytes_max / MORE_SHARE).max(MORE_BYTES_MIN);
         let bytes = options.memory_bytes_max.saturating_sub(more_bytes_max);
@@ -80,7 +80,7 @@ impl Estimator {
         }
     }
 
-    /// A file of about so many blocks begins.
+    /// Begins a file of about `blocks` blocks.
     pub fn begin_file(&mut self, blocks: u64) {
         self.read.files += 1;
         self.file_duplicates = 0;
@@ -88,7 +88,7 @@ impl Estimator {
         self.models.iter_mut().for_each(|model| model.begin_file(blocks));
     }
 
-    /// The file's next block, which is not of zeros.
+    /// Adds the file's next block, which is not all zeros.
     pub fn add(&mut self, tag: Tag, block: &[u8]) {
         assert_eq!(block.len(), BLOCK_BYTES, "bytes of a block");
         self.read.blocks += 1;
@@ -108,12 +108,12 @@ impl Estimator {
         }
     }
 
-    /// The file's next blocks are holes, or of zeros.
+    /// Adds blocks that are holes or zeros.
     pub fn add_zeros(&mut self, blocks: u64) {
         self.read.zero_blocks += blocks;
     }
 
-    /// The file ends. It had so many duplicates, as far as they are known.
+    /// Ends the file. Returns the number of its duplicates, as far as they are known.
     pub fn end_file(&mut self) -> u64 {
         if self.is_exact {
             self.decide(true);
@@ -144,7 +144,7 @@ impl Estimator {
         }
     }
 
-    /// There is no memory left for every content: runs are not followed any more.
+    /// Stops following runs, because memory cannot hold every content.
     fn end_exact(&mut self) {
         self.is_exact = false;
         self.runs.end_run();
@@ -152,7 +152,7 @@ impl Estimator {
         self.models.iter_mut().for_each(Model::forget);
     }
 
-    /// What one of the rules would save.
+    /// The saving with one of the rules.
     ///
     /// # Panics
     ///
@@ -171,7 +171,7 @@ impl Estimator {
         }
         let model = self.models.iter().find(|model| model.rule() == rule).expect("there is a model for each rule");
         if !self.is_exact {
-            // Which runs there are is not known: the rule may refuse any of them.
+            // The runs are not known, so the rule may refuse any of them.
             let percent = duplicates.percent;
             let percents = Found {
                 percent,
@@ -199,7 +199,7 @@ impl Estimator {
         let blocks = self.read.blocks.max(1) as f64;
         let (known, sample) = (self.contents.known() as f64, f64::from(self.contents.sample()));
         let distinct = (known * sample).min(self.read.blocks as f64);
-        // Each content is in the sample with the same chance, whatever the others are.
+        // Each content is in the sample with the same probability, independent of the others.
         let error = DEVIATIONS * (known * (1.0 - 1.0 / sample)).sqrt() * sample;
         let duplicates = self.read.blocks as f64 - distinct;
         Duplicates {
@@ -210,14 +210,14 @@ impl Estimator {
         }
     }
 
-    /// Memory in which all contents so far are known, about.
+    /// About the memory that holds all contents so far.
     fn exact_memory_bytes(&self, contents: u64) -> u64 {
         let bytes = Contents::bytes_for(contents, bytes_per_content(self.models.iter().map(Model::rule)));
         let with_more = (bytes + bytes / (MORE_SHARE - 1)).max(bytes + MORE_BYTES_MIN);
         if self.is_exact { with_more } else { with_more.max(2 * self.memory_bytes_max) }
     }
 
-    /// All that is known so far.
+    /// The estimate so far.
     pub fn estimate(&self) -> Estimate {
         let duplicates = self.duplicates();
         Estimate {
@@ -235,7 +235,7 @@ impl Estimator {
     }
 }
 
-/// What the models keep of each content: where it is stored, and where hints are a sample, when it was written.
+/// Bytes that the models keep for each content: where it is stored and, if hints are a sample, when it was written.
 fn bytes_per_content<'a>(rules: impl Iterator<Item = &'a Rule>) -> u64 {
     rules.map(|rule| if rule.hint_sample == 1 { LIST_BYTES } else { 2 * LIST_BYTES }).sum()
 }
@@ -257,8 +257,8 @@ mod tests {
         Estimator::new(&Options { memory_bytes_max, blocks_expected, rules: vec![BUDGET, ALL, BUDGET] })
     }
 
-    /// Files of 1 to 200 blocks: parts of earlier data, new data, and single contents that come again and again. Gives
-    /// the number of blocks and of contents.
+    /// Files of 1 to 200 blocks: parts of earlier data, new data, and single contents that repeat often. Returns the
+    /// numbers of blocks and contents.
     fn add_files(estimator: &mut Estimator, files: u64, random: &mut Random) -> (u64, u64) {
         let (mut stored, mut popular): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
         (0..50).for_each(|_| popular.push(random.word()));
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn with_little_memory_the_estimate_is_within_its_error_and_within_two_points() {
-        // In the drill 100 GB.
+        // The drill uses 100 GB.
         let files = gate_or_drill(4_000, 245_000);
         for seed in 0..4 {
             let mut estimator = estimator(1 << 20, 100 * files);
@@ -335,7 +335,7 @@ mod tests {
         let mut random = Random::new(1);
         let blocks = 4 * BATCH_BLOCKS as u64;
         estimator.begin_file(1);
-        // Single duplicates, apart from each other.
+        // Single duplicates that are not adjacent.
         for at in 0..blocks {
             estimator
                 .add(Tag(if at % 2 == 0 { (at * 7_919) % 10_000 * 2 } else { random.below(4_000) * 2 + 1 }), &BLOCK);

@@ -1,12 +1,12 @@
-//! Which share of the files holds the duplicates. Files are counted by their number of duplicates, in classes: memory does
-//! not grow with them.
+//! The share of the files that holds the duplicates. Files are counted by their number of duplicates, in classes, so
+//! memory does not grow with their number.
 
 use crate::estimate::FilesShare;
 
-/// Numbers below this have a class each; above it each doubling has so many.
+/// Numbers below this have a class each. Above it each doubling has this many classes.
 const STEPS: u64 = 32;
 const STEPS_BITS: u32 = STEPS.ilog2();
-/// Of the duplicates, so many percent are looked for.
+/// The shares of duplicates to report, in percent.
 const PERCENTS: [u32; 3] = [50, 90, 99];
 
 /// Files and duplicates by the class of the file.
@@ -17,7 +17,7 @@ pub struct FileShares {
 }
 
 impl FileShares {
-    /// A file with so many duplicates.
+    /// Adds a file with its number of duplicates.
     pub fn add(&mut self, duplicates: u64) {
         self.files += 1;
         if duplicates == 0 {
@@ -36,7 +36,7 @@ impl FileShares {
         self.classes.iter().map(|(files, _)| files).sum()
     }
 
-    /// How few files hold most duplicates. Empty if there are none.
+    /// The smallest numbers of files that hold most duplicates. Empty if there are no duplicates.
     pub fn shares(&self) -> Vec<FilesShare> {
         let all: u64 = self.classes.iter().map(|(_, duplicates)| duplicates).sum();
         let shares = PERCENTS.iter().map(|percent| {
@@ -47,7 +47,7 @@ impl FileShares {
         if all == 0 { Vec::new() } else { shares.collect() }
     }
 
-    /// How many files it takes to hold so many duplicates. Within a class all files count as equal.
+    /// The smallest number of files with `wanted` duplicates. Within a class all files count as equal.
     fn fewest_with(&self, wanted: f64) -> u64 {
         let (mut taken, mut left) = (0, wanted);
         for (files, duplicates) in self.classes.iter().rev().filter(|(files, _)| *files > 0) {

@@ -1,5 +1,6 @@
-//! How much would be found while writing with less memory for hints: the product's hint stores in miniature. A sample of
-//! the contents meets a store of that part of the memory (the method of SHARDS, Waldspurger 2015).
+//! Estimates the duplicates found while writing with less memory for hints, with the product's hint stores in
+//! miniature. A store with a part of the memory gets the same part of the contents (the method of SHARDS, Waldspurger
+//! 2015).
 
 use oncefs_dedup::{Eviction, HintOptions, HintStore, Pbn, Sample, Tag};
 
@@ -7,11 +8,11 @@ use crate::estimate::HintMemory;
 
 /// Memory for hints.
 const BYTES: [u64; 6] = [1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30];
-/// The sample has about so many contents.
+/// The sample has about this many contents.
 const CONTENTS_WANTED: u64 = 1 << 16;
-/// A hint takes less than this; a store that has it for each block forgets nothing, and no larger one is needed.
+/// A hint takes less than this. A store with this much for each block forgets nothing, so no larger one is needed.
 const HINT_BYTES_MAX: u64 = 16;
-/// A smaller store would hold too little to tell anything.
+/// Least size of a store: a smaller one holds too few hints for a result.
 const STORE_BYTES_MIN: u64 = 64 << 10;
 
 struct Store {
@@ -29,7 +30,7 @@ pub struct HintMemories {
 }
 
 impl HintMemories {
-    /// For about so many blocks.
+    /// Stores for about `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
         let sample = (blocks / CONTENTS_WANTED).max(1);
         let sample = 1_u64 << sample.ilog2().min(31);
@@ -50,7 +51,7 @@ impl HintMemories {
         Self { sample: Sample::one_of(sample as u32), blocks: 0, stores, holders: Vec::new() }
     }
 
-    /// The next block.
+    /// Adds the next block.
     pub fn add(&mut self, tag: Tag) {
         if !self.sample.has(tag) {
             return;
@@ -67,7 +68,7 @@ impl HintMemories {
         }
     }
 
-    /// What each found, up to the first that forgot nothing.
+    /// The share that each store found, up to the first store that forgot nothing.
     pub fn result(&self) -> Vec<HintMemory> {
         let enough = self.stores.iter().position(|store| store.found + store.hints.len() as u64 == self.blocks);
         let stores = &self.stores[..enough.map_or(self.stores.len(), |at| at + 1)];

@@ -1,9 +1,9 @@
-//! What a volume would save on files that are not on one, by the product's own decisions.
+//! Estimates the saving of a volume for files that are not on one, with the product's own decisions.
 //!
-//! Owns the model of a volume ([`Estimator`]) and what comes of it ([`Estimate`]). Blocks come with their tags, file by
-//! file; which files, and how they are read, others know. Two blocks with the same tag count as equal: tags have 64 bits
-//! and a key, so in 100 TiB some 16 of 27 billion blocks are taken for equal that are not. `docs/estimate.md` says what is
-//! exact, and how large the error is elsewhere.
+//! Owns the model of a volume ([`Estimator`]) and its result ([`Estimate`]). The caller chooses and reads the files,
+//! and passes their blocks with tags, file by file. Two blocks with the same tag count as equal. Tags have 64 bits and
+//! a key, so in 100 TiB some 16 of 27 billion blocks wrongly count as equal. `docs/estimate.md` says which results are
+//! exact, and how large the error of the others is.
 
 mod compression;
 mod contents;

@@ -1,5 +1,5 @@
-//! One volume as it would be in the end: which blocks of the files it stores, and where. All hints are known, and the worker
-//! has nothing left to do.
+//! One volume in its final state: the blocks that it stores, and their places. All hints are known, and the worker's
+//! backlog is empty.
 
 use hashbrown::HashMap;
 use oncefs_dedup::{
@@ -9,26 +9,26 @@ use oncefs_dedup::{
 
 use crate::contents::Content;
 
-/// Stands for an earlier block of the same batch: larger than any pbn, so that what is stored goes first.
+/// Stands for an earlier block of the same batch. Larger than any pbn, so that stored blocks come first.
 const IN_BATCH: u64 = 1 << 62;
-/// Blocks with so many references cost a reader nothing (`engine`, `policy/budget.rs`).
+/// Blocks with this many references cost a reader nothing (`engine`, `policy/budget.rs`).
 const REFS_FREE_MIN: u32 = 256;
-/// Bytes of a further holder of a content, with what the table of them takes.
+/// Bytes of a further holder of a content, with its part of the table.
 const HOLDER_BYTES: u64 = 64;
 
-/// What a volume shares.
+/// The rule by which a volume shares.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// What limits the sharing of each file.
+    /// The limit on sharing in each file.
     pub limit: ShareLimit,
-    /// What a piece costs on its device.
+    /// The cost of a piece on its device.
     pub piece_cost: PieceCost,
-    /// Hints name one content in this many, at most 64; runs without one are missed.
+    /// Hints name one content in this many, at most 64. Runs without a named content are missed.
     pub hint_sample: u32,
 }
 
 impl Rule {
-    /// Whether every duplicate is shared, so that nothing is left to decide.
+    /// Whether every duplicate is shared, so that no decision is needed.
     pub fn shares_all(&self) -> bool {
         matches!(self.limit, ShareLimit::Runs(0 | 1)) && self.hint_sample == 1
     }
@@ -39,14 +39,14 @@ impl Rule {
 pub struct Batch {
     pub contents: Vec<Content>,
     pub tags: Vec<Tag>,
-    /// The number of the first content that no block before this batch had.
+    /// The number of the first content that is new in this batch.
     pub first_new: u32,
     /// Earlier blocks of the batch with the same content; empty if none has one.
     twins: Vec<Vec<Pbn>>,
 }
 
 impl Batch {
-    /// A batch of which nothing is known yet.
+    /// Begins an empty batch.
     pub fn begin(&mut self, first_new: u32) {
         self.contents.clear();
         self.tags.clear();
@@ -54,7 +54,7 @@ impl Batch {
         self.first_new = first_new;
     }
 
-    /// Finds blocks that repeat each other, once all are there.
+    /// Finds blocks that repeat each other, after all blocks were added.
     pub fn find_twins(&mut self) {
         if self.contents.iter().all(|content| content.before == 0) {
             return;
@@ -67,7 +67,7 @@ impl Batch {
                 new.push(at as u32);
                 continue;
             }
-            // A new content is noted where it repeats: most never do.
+            // A new content is noted only if it repeats, because most do not.
             let first = content.number.checked_sub(self.first_new).and_then(|place| new.get(place as usize));
             let first = first.map(|first| Pbn(IN_BATCH + u64::from(*first)));
             let places = places.entry(content.number).or_insert_with(|| first.into_iter().collect());
@@ -86,25 +86,25 @@ impl Batch {
 /// A volume.
 pub struct Model {
     rule: Rule,
-    /// Where each content is stored for the first time.
+    /// The first place of each content.
     first: Vec<u32>,
-    /// Where it is stored again, ascending.
+    /// Further places of a content, ascending.
     more: HashMap<u32, Vec<u32>>,
     more_count: u64,
     /// The next free block.
     next: u32,
-    /// The next free block as the present file began.
+    /// The next free block at the beginning of the present file.
     next_of_file: u32,
     account: FilePieces,
-    /// What the last block of the file so far refers to, if it is shared.
+    /// The block that the file's last block so far refers to, if it is shared.
     before: Option<Pbn>,
     shared: u64,
-    /// What is found by the contents that hints could name: those whose tags leave this remainder.
+    /// The duplicates found by each set of contents that hints could name: those whose tags have one remainder.
     found: Vec<FoundBy>,
     /// Files so far.
     files: u64,
-    /// When each content was written last, as the number of the block among all that were written. A sample misses
-    /// duplicates and stores them again, so that its files lie in this order.
+    /// The last write of each content, as the number of its block among all written ones. A sample misses duplicates
+    /// and stores them again, so its files lie in this order.
     written_at: Vec<u32>,
     written: u32,
 }
@@ -116,19 +116,20 @@ struct NamedRun {
     named: u64,
 }
 
-/// What one sample of hints finds.
+/// The duplicates that one sample of hints finds.
 #[derive(Clone, Default)]
 struct FoundBy {
     /// Blocks shared.
     blocks: u64,
     succession: Succession,
-    /// What may hold the next block, if the file begins with it.
+    /// Blocks that may hold the next block, if it is the file's first.
     places: Vec<Pbn>,
 }
 
 impl FoundBy {
-    /// Counts the runs of a batch that are found: those with a content that the hints name, and the first one of a file
-    /// if it was written behind a file before. `written_at`: where each block was written last, if it was.
+    /// Counts the runs of a batch that are found: those with a content that the hints name, and the first run of a file
+    /// if an earlier write put it after the previous file's end. `written_at`: the last write of each block, if there
+    /// was one.
     fn count(&mut self, file: u64, written_at: &[Option<Pbn>], runs: &[NamedRun], remainder: usize) {
         let mut shared_end = None;
         for NamedRun { first, blocks, named } in runs {
@@ -164,28 +165,28 @@ impl Model {
         }
     }
 
-    /// What it shares.
+    /// The rule of the volume.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// Memory beyond that of each content's first place, bytes.
+    /// Bytes of memory beyond each content's first place.
     pub fn bytes_beside(&self) -> u64 {
         self.more_count * HOLDER_BYTES
     }
 
-    /// Whether block numbers end here: 8 TiB.
+    /// Whether block numbers are used up, after 8 TiB.
     pub fn is_full(&self) -> bool {
         self.next > u32::MAX / 2
     }
 
-    /// Nothing more will come: only what was found is kept.
+    /// Ends the model: keeps only the results.
     pub fn forget(&mut self) {
         (self.first, self.more, self.more_count) = (Vec::new(), HashMap::new(), 0);
         self.written_at = Vec::new();
     }
 
-    /// Blocks shared, by each sample of contents that hints may name: one, or as many as there are samples.
+    /// Blocks shared, for each sample of contents that hints may name. One number if hints name all.
     pub fn found(&self) -> Vec<u64> {
         if self.rule.hint_sample == 1 { vec![self.shared] } else { self.found.iter().map(|by| by.blocks).collect() }
     }
@@ -207,7 +208,7 @@ impl Model {
         }
     }
 
-    /// The file's next blocks. `is_end`: its last ones.
+    /// Adds the file's next blocks. `is_end`: they are its last ones.
     pub fn add(&mut self, batch: &Batch, is_end: bool) {
         if !batch.has_twin_or_holder() {
             let next = self.next + batch.contents.len() as u32;
@@ -298,8 +299,8 @@ impl Model {
         Pbn(u64::from(place))
     }
 
-    /// A run is found if the hints name one of its contents. Which they name depends on the volume's secret: contents
-    /// with one remainder are as likely as those with another, so each remainder stands for a volume.
+    /// A run is found if the hints name one of its contents. The named contents depend on the volume's secret: all
+    /// remainders are equally likely, so each remainder stands for a volume.
     fn count_found(&mut self, batch: &Batch, decisions: &[Decision]) {
         let sample = u64::from(self.rule.hint_sample);
         if sample == 1 {
@@ -321,7 +322,7 @@ impl Model {
                 Some(at) => *at = self.written,
                 None => self.written_at.push(self.written),
             }
-            // A wrong place behind 16 TiB is a wrong guess.
+            // Beyond 16 TiB the number wraps, and a wrong place is only a wrong guess.
             self.written = self.written.wrapping_add(1);
         }
     }
@@ -342,7 +343,7 @@ mod tests {
         Rule { limit, piece_cost: PieceCost::EXPECTED, hint_sample: 1 }
     }
 
-    /// Blocks shared if files with these contents are written one after the other.
+    /// Blocks shared if files with these contents are written in sequence.
     fn found(rule: Rule, files: &[Vec<u64>]) -> Vec<u64> {
         let (mut model, mut contents, mut batch) = (Model::new(rule), Contents::new(1 << 20, 8), Batch::default());
         for file in files {
@@ -390,7 +391,7 @@ mod tests {
         let hints = Rule { hint_sample: 4, ..rule(ShareLimit::Runs(1)) };
         let tree = [vec![1, 5], vec![2], vec![3, 7], vec![4]];
         let copied: Vec<Vec<u64>> = tree.iter().chain(&tree).cloned().collect();
-        // Each volume finds what its hints name, and what is behind that.
+        // Each volume finds the contents that its hints name, and the blocks after them.
         assert_eq!(found(hints, &copied), [1, 6, 4, 3]);
     }
 }

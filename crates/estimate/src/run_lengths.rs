@@ -1,4 +1,4 @@
-//! How long the runs of duplicates are: blocks that follow each other in a file, and whose first copies follow each other.
+//! The lengths of runs of duplicates: blocks that are adjacent in a file and whose first copies are adjacent too.
 
 use crate::contents::Content;
 use crate::estimate::RunClass;
@@ -11,13 +11,13 @@ const CLASSES: [u64; 7] = [1, 2, 4, 16, 64, 256, 4_096];
 pub struct RunLengths {
     runs: [u64; CLASSES.len()],
     blocks: [u64; CLASSES.len()],
-    /// The content that would make the present run longer.
+    /// The content that would continue the present run.
     next: Option<u32>,
     length: u64,
 }
 
 impl RunLengths {
-    /// The file's next block.
+    /// Adds the file's next block.
     pub fn add(&mut self, content: Content) {
         let goes_on = self.next == Some(content.number);
         if content.before == 0 || !goes_on {
@@ -29,7 +29,7 @@ impl RunLengths {
         }
     }
 
-    /// The file ends.
+    /// Ends the file's last run.
     pub fn end_run(&mut self) {
         if self.length > 0 {
             let class = CLASSES.partition_point(|min| *min <= self.length) - 1;
@@ -39,7 +39,7 @@ impl RunLengths {
         (self.length, self.next) = (0, None);
     }
 
-    /// All classes, those without runs too.
+    /// All classes, including those without runs.
     pub fn classes(&self) -> Vec<RunClass> {
         let all: u64 = self.blocks.iter().sum();
         let ends = CLASSES.iter().skip(1).map(|min| Some(min - 1)).chain([None]);

@@ -1,4 +1,4 @@
-//! Workloads for one purpose each: the paths of deduplication, and what needs many steps to happen at all.
+//! Workloads for one purpose each: the paths of deduplication, and cases that need many steps.
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, RenameMode};
@@ -35,7 +35,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
     ]
 }
 
-/// Shares with stored, staged and own blocks; a share of a block that the same group freed.
+/// Shares with stored, staged and own blocks, and a share of a block that the same group freed.
 fn in_line() -> Vec<Operation> {
     vec![
         Create("copy"),
@@ -53,8 +53,8 @@ fn in_line() -> Vec<Operation> {
     ]
 }
 
-/// Runs that go on with the file's next request: in memory, with data that rides in the log, behind a commit that wrote
-/// it out, and beside blocks that are written over, cut off and deleted meanwhile.
+/// Runs that continue with the file's next request: in memory, with data that rides in the log, after a commit that
+/// wrote it out, and next to blocks that are overwritten, cut off and deleted meanwhile.
 fn open_runs() -> Vec<Operation> {
     const AT: u64 = BLOCK as u64;
     vec![
@@ -127,7 +127,7 @@ fn grow() -> Vec<Operation> {
     ]
 }
 
-/// Freed blocks are written again as soon as that is allowed.
+/// Freed blocks are reused as soon as that is allowed.
 fn reuse() -> Vec<Operation> {
     let mut all = Vec::new();
     for round in 0..4 {
@@ -149,7 +149,8 @@ fn reuse() -> Vec<Operation> {
     all
 }
 
-/// Names come, go, move and change places, up to seven in a directory: on the setup of this name they meet at full places.
+/// Names are added, removed, moved and exchanged, up to seven in a directory. On the setup of this name they meet at
+/// full places.
 fn crowded_names() -> Vec<Operation> {
     vec![
         Create("A/one"),
@@ -219,7 +220,7 @@ fn clone() -> Vec<Operation> {
     ]
 }
 
-/// Small synced writes stay in the log until a checkpoint places them; one is freed before that.
+/// Small synced writes stay in the log until a checkpoint places them. One is freed before that.
 fn ride_in_the_log() -> Vec<Operation> {
     let mut all = Vec::new();
     for round in 0..5 {
@@ -240,7 +241,7 @@ fn ride_in_the_log() -> Vec<Operation> {
     all
 }
 
-/// Groups as large as data that rides in them make them, until the log has gone round twice.
+/// Groups that are large because data rides in them, until the log has wrapped twice.
 fn log_wraps() -> Vec<Operation> {
     let mut all = Vec::new();
     for round in 0..64 {
@@ -252,7 +253,7 @@ fn log_wraps() -> Vec<Operation> {
     all
 }
 
-/// More records than go into one batch of the sorted state.
+/// More records than one batch of the sorted state takes.
 fn records_in_batches() -> Vec<Operation> {
     let names = ["user.a", "user.b", "user.c", "user.d", "user.e", "user.f", "user.g", "user.h", "user.i", "user.j"];
     let mut all = Vec::new();
@@ -296,8 +297,8 @@ fn range_in_pieces() -> Vec<Operation> {
     all
 }
 
-/// Parts that fill a hole, those of a clone over what is reserved, and those that write zeros. The last one cuts a file
-/// within its first shard.
+/// Parts that fill a hole, parts of a clone over reserved blocks, and parts that write zeros. The last operation cuts a
+/// file within its first shard.
 fn range_in_parts() -> Vec<Operation> {
     let mut all = vec![Create("sparse")];
     for shard in (0..40).step_by(4) {
@@ -318,7 +319,7 @@ fn range_in_parts() -> Vec<Operation> {
     all
 }
 
-/// A deleted file of more shards than are freed at a time.
+/// A deleted file with more shards than are freed at a time.
 fn reclaim_in_portions() -> Vec<Operation> {
     let mut all = vec![Create("sparse")];
     for shard in 0..20 {
@@ -329,8 +330,8 @@ fn reclaim_in_portions() -> Vec<Operation> {
     all
 }
 
-/// Shared blocks get second copies; one that rots is noticed, its copy serves for it, files move there, and what took
-/// new bytes is free again. Copies of what is deleted are dropped.
+/// Shared blocks get replicas. The scrub finds a rotten block, its replica serves reads, and files move to the replica.
+/// A rotten block that was overwritten becomes free. Replicas of deleted blocks are dropped.
 fn scrub() -> Vec<Operation> {
     vec![
         Scrub,
@@ -354,8 +355,8 @@ fn scrub() -> Vec<Operation> {
     ]
 }
 
-/// Files get all ranks: one that is broken is laid out again first, one that was ranked is written, one that is cold is
-/// read, one is emptied, one is deleted, one gets its first name after the ranker saw it without one.
+/// Files get all ranks: a fragmented one is defragmented first, a ranked one is written, a cold one is read, one is
+/// emptied, one is deleted, and one gets its first name after the ranker saw it without one.
 fn ranks() -> Vec<Operation> {
     let rank = Exhaust(BackgroundStep::Rank);
     vec![
@@ -389,7 +390,7 @@ fn ranks() -> Vec<Operation> {
     ]
 }
 
-/// A data area without room: writes are refused, deletions make room.
+/// A full data area: writes are refused, and deletions make room.
 fn full() -> Vec<Operation> {
     let mut all = vec![Create("big")];
     for round in 0..50 {
@@ -410,8 +411,8 @@ fn full() -> Vec<Operation> {
     all
 }
 
-/// What is free is reserved, in pieces that fit less and less. Then the reserved ranges are written, cloned over,
-/// punched and cut, beside writers who find nothing left.
+/// Free space is reserved in pieces that fit less and less. Then the reserved ranges are written, cloned over, punched
+/// and cut, beside writes that find no room.
 fn full_of_promises() -> Vec<Operation> {
     const AT: u64 = BLOCK as u64;
     let reserve = |path, blocks: u64| Allocate(path, 64 * AT, blocks * AT, AllocateMode::Reserve { keep_size: false });
@@ -443,8 +444,8 @@ fn full_of_promises() -> Vec<Operation> {
     all
 }
 
-/// One block has many references when the rest of the volume is taken. Cuts within it, and writes over it, ask for
-/// blocks of their own.
+/// One block has many references while the rest of the volume is full. Cuts within it, and writes over it, need blocks
+/// of their own.
 fn full_of_clones() -> Vec<Operation> {
     const AT: u64 = BLOCK as u64;
     let mut all = vec![Create("new"), Write("new", 0, Content::from(80_000, BLOCK))];

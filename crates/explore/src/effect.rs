@@ -1,4 +1,4 @@
-//! What reaches the parts of a volume: the steps of a recording.
+//! The effects on the parts of a volume: the steps of a recording.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::image::{Page, Part};
 /// Pages of one write from page `first` on. None: zeros.
 pub type Pages = Arc<[Option<Arc<Page>>]>;
 
-/// What changed.
+/// A change.
 #[derive(Clone)]
 pub enum Effect {
     /// Pages were written (or punched: then `is_punch`).
     Write {
-        /// Where.
+        /// The part.
         part: Part,
         /// The first page.
         first: u64,
-        /// What.
+        /// The pages.
         pages: Pages,
-        /// A hole was made.
+        /// The write made a hole.
         is_punch: bool,
     },
-    /// Everything written to the device before is durable.
+    /// Everything written before to the device is durable.
     Flush(Part),
     /// A device was enlarged.
     Grow(Part, u64),
@@ -32,7 +32,7 @@ pub enum Effect {
     Batch(Arc<Vec<Put>>),
     /// All batches before are durable.
     FlushRecords,
-    /// The medium lost what a page of the data area held.
+    /// The medium lost the content of a page of the data area.
     Rot(u64),
     /// Nothing reached a device: a step of the program began or ended.
     Mark(&'static str),

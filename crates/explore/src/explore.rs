@@ -1,5 +1,5 @@
-//! The exploration: workloads are run, every state that a crash may leave of them is recovered and judged, and some
-//! recoveries are crashed again. Two threads share the workloads; what is found does not depend on their pace.
+//! The exploration: runs workloads, recovers and judges every state that a crash may leave of them, and crashes some
+//! recoveries again. Two threads share the workloads. The findings do not depend on their pace.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,20 +19,20 @@ use crate::states::{Crash, Effort, StateId, for_each_state};
 use crate::tape::{Allowed, Recorded};
 use crate::workload::{Base, Workload};
 
-/// One recovery in so many is crashed again.
+/// One recovery in this many is crashed again.
 const NESTED_ONE_IN: u128 = 24;
 /// Failures after which exploring ends.
 const FAILURES_MAX: usize = 5;
 
-/// Steps before a crash that a replay tells.
+/// Steps before a crash that a replay prints.
 const STEPS_TOLD: usize = 24;
 
-/// A crash that oncefs does not survive as it promises.
+/// A crash that oncefs does not survive as promised.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// Setup and workload.
     pub workload: String,
-    /// The state; none if the workload failed without a crash.
+    /// The state. None: the workload failed without a crash.
     pub state: Option<StateId>,
     /// Where the crash happened.
     pub point: Option<Point>,
@@ -42,14 +42,14 @@ pub struct Failure {
     pub after: usize,
 }
 
-/// What was looked at.
+/// Counts of the explored work.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// Workloads.
     pub workloads: u64,
     /// States enumerated, equal ones counted again.
     pub enumerated: u64,
-    /// Of them, those within a recovery.
+    /// The enumerated states within a recovery.
     pub nested: u64,
     /// States enumerated by crash point: those of workloads, and those within recoveries.
     pub points: BTreeMap<Point, [u64; 2]>,
@@ -73,7 +73,7 @@ type Key = (&'static str, u128);
 /// An exploration under way.
 #[derive(Default)]
 pub struct Explorer {
-    /// What was recovered of a state: a digest by setup and images.
+    /// The result of recovering a state: a digest by setup and images.
     known: Mutex<HashMap<Key, u128>>,
     counts: Mutex<Counts>,
     failures: Mutex<Vec<Failure>>,
@@ -81,7 +81,7 @@ pub struct Explorer {
 }
 
 impl Explorer {
-    /// Explores workloads, each on the base of its own.
+    /// Explores workloads, each on its own base.
     pub fn explore(&self, work: &[(Arc<Base>, Workload)], threads: usize) {
         let next = AtomicUsize::new(0);
         let take = || work.get(next.fetch_add(1, Relaxed)).filter(|_| !self.is_over.load(Relaxed));
@@ -105,7 +105,7 @@ impl Explorer {
         }
     }
 
-    /// Explores what was recorded of a workload.
+    /// Explores the recording of a workload.
     pub fn explore_recording(&self, setup: &'static Setup, name: String, recording: &Recording, effort: Effort) {
         let mut counts = Counts { workloads: 1, ..Counts::default() };
         let one = One { explorer: self, setup, name, nested_one_in: NESTED_ONE_IN };
@@ -113,7 +113,7 @@ impl Explorer {
         self.counts.lock().add(counts);
     }
 
-    /// Explores one state of a workload, its recovery included, and tells what led to it.
+    /// Explores one state of a workload with its recovery, and returns the steps that led to it.
     pub fn replay(&self, base: &Base, workload: &Workload, state: StateId) -> Result<String, String> {
         let name = format!("{}/{}", base.setup.name, workload.name);
         let recording = workload.run(base)?;
@@ -135,17 +135,17 @@ impl Explorer {
         }
     }
 
-    /// What was looked at.
+    /// Counts of the explored work.
     pub fn counts(&self) -> Counts {
         self.counts.lock().clone()
     }
 
-    /// Different states that were recovered and judged.
+    /// Distinct states that were recovered and judged.
     pub fn distinct(&self) -> usize {
         self.known.lock().len()
     }
 
-    /// What went wrong.
+    /// The failures.
     pub fn failures(&self) -> Vec<Failure> {
         self.failures.lock().clone()
     }
@@ -156,7 +156,7 @@ struct One<'a> {
     explorer: &'a Explorer,
     setup: &'static Setup,
     name: String,
-    /// One recovery in so many is crashed again.
+    /// One recovery in this many is crashed again.
     nested_one_in: u128,
 }
 
@@ -186,7 +186,7 @@ impl One<'_> {
         });
     }
 
-    /// Recovers a state, unless an equal one was recovered before, and compares it with what it may be.
+    /// Recovers a state, unless an equal one was recovered before, and compares it with the allowed snapshots.
     fn judge(
         &self,
         crash: &Crash,
@@ -214,7 +214,7 @@ impl One<'_> {
         self.compare(digest, crash, digests, snapshots)
     }
 
-    /// Compares what was recovered with what it may be.
+    /// Compares a recovered state with the allowed snapshots.
     fn compare(&self, digest: u128, crash: &Crash, digests: &[u128], snapshots: &[Snapshot]) -> Result<(), String> {
         let Allowed { acknowledged, under_way, is_between } = crash.allowed;
         if [Some(acknowledged), under_way].into_iter().flatten().any(|number| digests[number as usize] == digest) {
@@ -229,8 +229,8 @@ impl One<'_> {
         Err(not_allowed(&recovered, crash.allowed, snapshots))
     }
 
-    /// Crashes within the recovery of a crash and within the work that followed it. A second recovery has to come to
-    /// the same, or to the commit of that work.
+    /// Crashes within the recovery of a crash and within the work that followed it. A second recovery must reach the
+    /// same state, or the commit of that work.
     fn crash_again(
         &self,
         first: &Crash,

@@ -1,5 +1,5 @@
-//! What the parts of a volume hold at one moment. Pages are shared by all crash states and copied when written, so
-//! that a state costs what it differs in. Each image keeps its own hash, so that equal states are found at once.
+//! The contents of a volume's parts at one moment. All crash states share pages and copy them when they are written, so
+//! a state takes memory only for its differences. Each image keeps its own hash, so equal states are found at once.
 //!
 //! Invariant: a page of zeros is not stored. So two images are equal exactly if they hold equal pages.
 
@@ -11,10 +11,10 @@ use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 /// Bytes of a page: the unit of all writes of the engine.
 pub const PAGE_BYTES: usize = 4096;
-/// Bytes that a disk writes wholly or not at all.
+/// Bytes that a disk writes as a whole or not at all.
 pub const SECTOR_BYTES: usize = 512;
 
-/// What a page holds that lost its content.
+/// The bytes of a page that lost its content.
 const ROTTEN: [u8; PAGE_BYTES] = [0xDB; PAGE_BYTES];
 
 /// A device of a volume.
@@ -76,7 +76,7 @@ impl Page {
     }
 }
 
-/// What one device holds.
+/// The content of one device.
 #[derive(Clone, Default)]
 pub struct DeviceImage {
     len: u64,
@@ -116,12 +116,12 @@ impl DeviceImage {
         self.pages.iter().find(|(_, page)| page.bytes[..] == *bytes).map(|(number, _)| *number)
     }
 
-    /// A page loses its content, as a medium does it.
+    /// Makes a page lose its content, as a medium does.
     pub fn rot(&mut self, number: u64) {
         self.set_page(number, Page::new(&ROTTEN));
     }
 
-    /// Whether a page lost its content and was not written since.
+    /// Whether a page lost its content and was not overwritten since.
     pub fn is_rotten(&self, number: u64) -> bool {
         self.page(number).is_some_and(|page| page.bytes == ROTTEN)
     }
@@ -157,7 +157,7 @@ impl DeviceImage {
     }
 }
 
-/// What the sorted state holds.
+/// The content of the sorted state.
 #[derive(Clone, Default)]
 pub struct RecordsImage {
     records: Arc<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -190,7 +190,7 @@ fn hash_of_record(key: &[u8], value: &[u8]) -> u128 {
     xxh3_128(&bytes)
 }
 
-/// What all parts of a volume hold.
+/// The contents of all parts of a volume.
 #[derive(Clone, Default)]
 pub struct Images {
     devices: [DeviceImage; Part::ALL.len()],
@@ -204,12 +204,12 @@ impl Images {
         &self.devices[part as usize]
     }
 
-    /// A device, to be changed.
+    /// A device, for changes.
     pub fn device_mut(&mut self, part: Part) -> &mut DeviceImage {
         &mut self.devices[part as usize]
     }
 
-    /// Names the whole: equal for equal images, different for others (128 bits).
+    /// Identifies the images: equal for equal images, different for others (128 bits).
     pub fn hash(&self) -> u128 {
         let hashes = self.devices.iter().map(DeviceImage::hash).chain([self.records.hash]);
         let bytes: Vec<u8> = hashes.flat_map(u128::to_le_bytes).collect();

@@ -1,5 +1,5 @@
-//! What becomes of a crash state: the real recovery, the audit of fsck, and then work on the volume, to show that it
-//! can be used. What it recovered to is told as a digest; which digests are right is the caller's knowledge.
+//! Judges a crash state: runs the real recovery, the audit of fsck, and then work on the volume, to show that it can be
+//! used. The recovered state becomes a digest, and the caller knows which digests are right.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,21 +18,21 @@ use crate::tape::{Allowed, Recorded, Tape};
 const AFTERWARDS: i64 = 1_000_000;
 /// The file that is written afterwards; the second one, if the volume has the first from a recovery before.
 const TAILS: [&str; 2] = ["written-after-the-crash", "written-after-the-second-crash"];
-/// Blocks that the base volume holds already, and one that nobody holds, cut.
+/// Blocks that the base volume already holds, and a partial block that it does not hold.
 const TAIL_CONTENT: [Content; 2] = [Content::from(1, 2 * 4096), Content::from(1 << 40, 4096 + 100)];
 
-/// A volume that came back.
+/// A recovered volume.
 pub struct Recovered {
-    /// What it holds.
+    /// Its content.
     pub snapshot: Snapshot,
-    /// What it holds after the work that followed.
+    /// Its content after the work that followed.
     pub afterwards: Snapshot,
     /// The recovery and that work, if they were recorded.
     pub steps: Vec<Recorded>,
 }
 
-/// Opens what a crash left, audits it, works on it and audits it again. `records`: keeps what that does to the
-/// devices. Snapshot 0 of the record is what was recovered, 1 what the work made of it. An error says what is wrong.
+/// Opens a volume after a crash, audits it, works on it and audits it again. `records`: keeps the effects on the
+/// devices. Snapshot 0 of the record is the recovered state, 1 the state after the work. An error says what is wrong.
 pub fn recover(setup: &Setup, images: Images, records: bool) -> Result<Recovered, String> {
     let attempt = catch_unwind(AssertUnwindSafe(|| attempt(setup, images, records)));
     attempt.unwrap_or_else(|panic| {
@@ -71,7 +71,8 @@ fn seen(file_system: &FileSystem) -> Result<Snapshot, String> {
     Snapshot::of_file_system(file_system).map_err(|error| format!("it cannot be read: {error}"))
 }
 
-/// What fsck does. It may tell of a block that the medium lost; that its files can be read is seen elsewhere.
+/// Audits as fsck does. A fault about a block that the medium lost is allowed. Another check shows that its files can
+/// be read.
 fn audit(tape: &Tape, store: &Store, file_system: &FileSystem) -> Result<(), String> {
     let report = store.check(true, &mut |_, _| ()).map_err(|error| format!("the check of blocks failed: {error}"))?;
     let mut problems = report.problems;
@@ -82,7 +83,7 @@ fn audit(tape: &Tape, store: &Store, file_system: &FileSystem) -> Result<(), Str
     if problems.is_empty() { Ok(()) } else { Err(format!("the check found: {}", problems.join("; "))) }
 }
 
-/// Whether a problem is that a block which the medium lost is not what it was.
+/// Whether a problem is the changed content of a block that the medium lost.
 fn is_of_rot(problem: &str, data: &DeviceImage) -> bool {
     let block = problem.strip_suffix(" [rule 5]").and_then(|words| words.strip_prefix("block "));
     let block = block.and_then(|rest| rest.split(' ').next()?.parse().ok());
@@ -104,7 +105,7 @@ fn work(tape: &Tape, store: &Store, file_system: &FileSystem, tail: &str) -> onc
         let bytes = content.bytes();
         let room = file_system.statfs().available * BLOCK_BYTES as u64;
         match file_system.write(made.ino, at, &bytes, WriteOrigin::PageCache) {
-            // A full volume refuses it, which takes nothing from what it holds.
+            // A full volume refuses it, which does not change its content.
             Err(Error::NoSpace) if room < bytes.len() as u64 => break,
             written => written?,
         };

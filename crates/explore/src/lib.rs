@@ -1,6 +1,6 @@
-//! Crash explorer: runs workloads on a volume whose devices are recorded, makes every state that a crash may leave,
-//! lets oncefs recover it, audits it with fsck's code, and compares it with a model that knows what had to survive.
-//! `docs/crash-explorer.md` says what is explored and how to add to it.
+//! Crash explorer: runs workloads on a volume with recorded devices, makes every state that a crash may leave, lets
+//! oncefs recover it, audits it with fsck's code, and compares it with a model that knows the data that must survive.
+//! `docs/crash-explorer.md` describes the explored cases and how to add to them.
 
 pub mod effect;
 pub mod explore;

@@ -1,5 +1,5 @@
-//! A running volume without threads beside its model: operations are done on both, and the tape keeps what reaches
-//! the devices.
+//! A running volume without threads next to its model: operations run on both, and the tape records the effects on the
+//! devices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,28 +35,29 @@ impl Clock for StepClock {
     }
 }
 
-/// How volumes are made and opened.
+/// The way to make and open volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// For reports and commands.
     pub name: &'static str,
     /// The profile.
     pub profile: Profile,
-    /// Settings over it. Nothing may adapt to the machine or to time.
+    /// Settings that override it. None may adapt to the machine or to time.
     pub settings: &'static [(&'static str, &'static str)],
     /// Size of the data area.
     pub data: Blocks,
     /// Size of the log.
     pub log_bytes: u64,
-    /// How names are placed; None: as on every volume.
+    /// The places of names. None: the default.
     pub names: Option<NamePlaces>,
-    /// A change of a range of more shards goes into several groups. What the log's size would say is for full shards.
+    /// A change of a range with more shards is split into several groups. The bound from the log's size assumes full
+    /// shards.
     pub gated_shards_max: u64,
     /// Whether sequences and seeded workloads run on it.
     pub has_short_work: bool,
-    /// Whether requests are refused for want of room all the time. Seeded workloads run on it.
+    /// Whether most requests find no room. Seeded workloads run on it.
     pub is_nearly_full: bool,
-    /// The directed workloads that run on it; none named: all.
+    /// The directed workloads that run on it. Empty: all.
     pub directed: &'static [&'static str],
 }
 
@@ -76,7 +77,7 @@ impl Setup {
         images
     }
 
-    /// Opens the store of a tape alone: the names in it may be damaged.
+    /// Opens only the store of a tape, because its names may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
         let driver = Driver { committer, gated_shards_max: Some(self.gated_shards_max) };
         Store::open_driven(tape.medium(self.log_bytes), &self.options(), driver)
@@ -109,13 +110,13 @@ impl Setup {
     }
 }
 
-/// What a workload was seen to do.
+/// The recording of a workload.
 pub struct Recording {
-    /// What the parts held before.
+    /// The contents of the parts before.
     pub base: Images,
-    /// What happened.
+    /// The steps.
     pub steps: Vec<Recorded>,
-    /// What the model held: [`crate::tape::Allowed`] speaks of these by number.
+    /// Snapshots of the model, to which [`crate::tape::Allowed`] refers by number.
     pub snapshots: Vec<Snapshot>,
 }
 
@@ -125,14 +126,14 @@ pub struct Live {
     pub store: Arc<Store>,
     /// Names.
     pub file_system: Arc<FileSystem>,
-    /// What both have to hold.
+    /// The expected content of both.
     pub model: Model,
     pub(crate) clock: Arc<StepClock>,
     pub(crate) tape: Arc<Tape>,
     base: Images,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) acknowledged: u32,
-    /// Whether a commit follows each publication at which the group could be taken, also within operations.
+    /// Whether a commit follows each publication after which the group can be taken, even within operations.
     pub(crate) is_interrupted: Arc<AtomicBool>,
     pub(crate) is_nearly_full: bool,
 }
@@ -142,14 +143,14 @@ fn committer(tape: &Arc<Tape>, is_on: &Arc<AtomicBool>) -> Committer {
     let (tape, is_on) = (tape.clone(), is_on.clone());
     Box::new(move |commit| {
         if is_on.load(Relaxed) {
-            // A commit that fails makes the volume read-only, which the operation is told.
+            // A failed commit makes the volume read-only, and the operation gets that error.
             let _ = tape.meanwhile(Doing::Interrupt, commit);
         }
     })
 }
 
 impl Live {
-    /// Opens a volume that holds what the model says, all of it durable.
+    /// Opens a volume with the content of the model, all of it durable.
     pub fn open(setup: &Setup, base: Images, model: Model, records: bool) -> Result<Self, String> {
         let tape = Tape::new(base.clone(), records);
         let clock = Arc::new(StepClock::default());
@@ -175,12 +176,12 @@ impl Live {
         Ok(live)
     }
 
-    /// From here on a commit follows each publication at which the committer could commit, also within operations.
+    /// From here on a commit follows each publication after which the committer can commit, even within operations.
     pub fn interrupt(&self) {
         self.is_interrupted.store(true, Relaxed);
     }
 
-    /// Number of the snapshot that the model is now.
+    /// The number of the snapshot of the present model.
     pub(crate) fn snapshot(&mut self) -> u32 {
         let snapshot = Snapshot::of_model(&self.model);
         if self.snapshots.last() != Some(&snapshot) {
@@ -216,17 +217,17 @@ impl Live {
         }
     }
 
-    /// What an own counter of the store says.
+    /// The value of a counter of the store.
     pub fn counter(&self, name: &str) -> u64 {
         self.store.report().counters.get(name).copied().unwrap_or(0)
     }
 
-    /// What happened so far. The process ends without a farewell.
+    /// The recording so far. The process ends without closing the volume.
     pub fn end(self) -> Recording {
         Recording { base: self.base, steps: self.tape.take(), snapshots: self.snapshots }
     }
 
-    /// What the parts hold, if everything written stays, and what the model says.
+    /// The contents of the parts, if everything written stays, and the model.
     pub fn into_base(self) -> (Images, Model) {
         (self.tape.images(), self.model)
     }

@@ -16,11 +16,11 @@ use oncefs_fs::Ino;
 
 pub use reference::{Node, Reference};
 
-/// What the volume has to hold.
+/// The expected content of the volume.
 pub struct Model {
     /// Names and contents.
     pub reference: Reference,
-    /// What is published of how files were read: how many blocks, and when last, in seconds.
+    /// The published reads of files: the number of blocks, and the time of the last read in seconds.
     pub reads: BTreeMap<Ino, (u64, u32)>,
     /// Size of the data area.
     pub data_blocks: u64,

@@ -7,8 +7,8 @@ use oncefs_toolbox::Random;
 /// A path below the root: `name` or `directory/name`.
 pub type Path = &'static str;
 
-/// Bytes to write: block `n` has the content number `first + n * step`, and number 0 is zeros. Equal numbers are
-/// equal blocks in whatever file.
+/// Bytes to write: block `n` has the content number `first + n * step`, and number 0 is zeros. Equal numbers are equal
+/// blocks in all files.
 #[derive(Clone, Copy, Debug)]
 pub struct Content {
     /// Number of the first block.
@@ -20,7 +20,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// So many bytes whose blocks begin with this number.
+    /// `bytes` bytes, whose first block has this number.
     pub const fn from(first: u64, bytes: usize) -> Self {
         Self { first, step: 1, bytes }
     }
@@ -49,9 +49,9 @@ impl Content {
 pub enum Operation {
     /// mknod of a regular file.
     Create(Path),
-    /// A file without a name in a directory, as open(2) makes it with O_TMPFILE.
+    /// open with O_TMPFILE: a file without a name in a directory.
     Tmpfile(Path),
-    /// Gives the first file that was made without a name this one.
+    /// Gives this name to the first file that was made without one.
     NameTmpfile(Path),
     /// mkdir.
     Mkdir(Path),
@@ -59,7 +59,7 @@ pub enum Operation {
     Symlink(Path),
     /// link: file, new name.
     Link(Path, Path),
-    /// unlink. The file stays open if that was its last name: until `Close`.
+    /// unlink. If that was the last name, the file stays open until `Close`.
     Unlink(Path),
     /// Closes all files without a name.
     Close,
@@ -69,7 +69,7 @@ pub enum Operation {
     Rename(Path, Path, RenameMode),
     /// rename that leaves a whiteout at the old name.
     RenameLeavingWhiteout(Path, Path),
-    /// All flags of a file, as chattr sets them.
+    /// Sets all flags of a file, as chattr does.
     SetFlags(Path, FileFlags),
     /// pwrite.
     Write(Path, u64, Content),
@@ -83,13 +83,13 @@ pub enum Operation {
     Allocate(Path, u64, u64, AllocateMode),
     /// copy_file_range: source and offset, target and offset, length.
     Copy((Path, u64), (Path, u64), u64),
-    /// Reads a file to the end, and publishes what was noted of all files.
+    /// Reads a file to the end, and publishes the noted reads of all files.
     Read(Path),
-    /// As `Read`, in requests for one block of which none follows the one before.
+    /// As `Read`, in requests for single blocks that are not in sequence.
     ReadApart(Path),
-    /// setxattr with a value of so many bytes.
+    /// setxattr with a value of this length.
     SetXattr(Path, &'static str, usize),
-    /// setxattr of how a file, or what is made in a directory, is deduplicated.
+    /// setxattr of the policy of a file or directory.
     SetPolicy(Path, &'static str),
     /// removexattr.
     RemoveXattr(Path, &'static str),
@@ -99,26 +99,26 @@ pub enum Operation {
     SetTimes(Path, i64),
     /// fsync, that is a commit of everything.
     Commit,
-    /// Enlarges the data area by so many blocks.
+    /// Enlarges the data area by this many blocks.
     Grow(u64),
-    /// A step of the background.
+    /// A background step.
     Background(BackgroundStep),
-    /// A step of the background until nothing is left to do.
+    /// A background step, repeated until no work is left.
     Exhaust(BackgroundStep),
-    /// Commits, then a whole pass of the scrub.
+    /// Commits, then runs a whole scrub.
     Scrub,
-    /// The medium loses a block with this content, of which there has to be a second copy.
+    /// The medium loses a block with this content, which must have a replica.
     Rot(Content),
-    /// Lays a file out again, but for runs of at least so many blocks; so many blocks may be newly taken.
+    /// Defragments a file, except runs of at least this many blocks, and may allocate this many blocks.
     Defrag(Path, u32, u64),
-    /// So many seconds pass.
+    /// This many seconds pass.
     Wait(i64),
-    /// Another value of a setting.
+    /// Changes a setting.
     Tune(&'static str, &'static str),
 }
 
 impl Operation {
-    /// Whether the operation itself makes durable what it and others changed.
+    /// Whether the operation itself makes its own and earlier changes durable.
     pub fn commits(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Operations done on a running volume and on its model, which have to agree.
+//! Runs operations on a running volume and on its model, which must agree.
 
 use std::mem::discriminant;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,7 +25,7 @@ const SCRUB_BLOCKS: u64 = 128;
 type Answers<T> = (oncefs_fs::Result<T>, oncefs_fs::Result<T>);
 
 impl Live {
-    /// Does one operation, on both sides, and compares them.
+    /// Runs one operation on both sides, and compares them.
     pub fn run(&mut self, operation: Operation) -> Result<(), String> {
         let now = self.model.reference.now.seconds + 1;
         self.clock.set(now);
@@ -58,7 +58,7 @@ impl Live {
 }
 
 impl Operation {
-    /// Does it on both sides. An error tells where they disagree.
+    /// Runs it on both sides. An error says where they disagree.
     fn run(&self, live: &mut Live) -> Result<(), String> {
         match *self {
             Self::Create(path) => make(live, path, FileKind::Regular),
@@ -106,7 +106,7 @@ impl Operation {
                 let (run_blocks_min, space) = (Some(run_blocks_min), Blocks(space));
                 let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
                 match live.file_system.defrag(ino, &options) {
-                    // An exchange of names may have put one there, or a rename a whiteout.
+                    // An exchange of names may have put a directory there, or a rename a whiteout.
                     Err(Error::IsADirectory) if live.is_directory(ino) => Ok(()),
                     Err(Error::Invalid(_)) if live.model.reference.node(ino).kind == FileKind::CharDevice => Ok(()),
                     result => result.map(drop).map_err(|error| error.to_string()),
@@ -116,7 +116,7 @@ impl Operation {
         }
     }
 
-    /// What the model has to know before the operation, because it may become durable within it.
+    /// Tells the model about changes before the operation, because they may become durable within it.
     fn foresee(&self, live: &mut Live) {
         if let Self::Grow(blocks) = self {
             live.model.data_blocks += blocks;
@@ -124,7 +124,7 @@ impl Operation {
     }
 }
 
-/// The pass may commit by itself, so what came before is committed first. Then what was noticed meanwhile is worked on.
+/// The scrub may commit by itself, so earlier changes are committed first. Then reported damage is repaired.
 fn scrub(live: &Live) -> oncefs_engine::Result<()> {
     live.store.commit()?;
     while live.store.run(BackgroundStep::Scrub { blocks_max: SCRUB_BLOCKS })? {}
@@ -233,7 +233,7 @@ fn write(live: &mut Live, operation: Operation) -> Result<(), String> {
     let Some(ino) = ino else { return Ok(()) };
     let bytes = content.bytes();
     match live.file_system.write(ino, at, &bytes, BY_CALLER) {
-        // Nothing has changed then, and space is not the model's concern.
+        // Nothing has changed then, and the model does not count space.
         Err(Error::NoSpace) => Ok(()),
         real => agree((real.map(drop), live.model.reference.write(ino, at, &bytes))),
     }
@@ -261,7 +261,7 @@ fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
             let (Some(source), Some(target)) = (model.find(source), model.find(target)) else { return Ok(()) };
             match file_system.copy_file_range(source, from, target, to, len, Privileges::Kept) {
                 Err(Error::NoSpace) => {}
-                // What had room is copied.
+                // The part with room is copied.
                 Ok(copied) if model.is_nearly_full => {
                     agree((Ok(copied), model.model.reference.copy(source, from, target, to, len.min(copied))))?;
                 }
@@ -294,14 +294,15 @@ fn read_apart(live: &mut Live, path: Path) -> Result<(), String> {
     publish_reads(live)
 }
 
-/// What is noted is the file system's to say: the model has it from there. That all of it is published, and at once, is
-/// compared after the operation.
+/// The model takes the noted reads from the file system. The comparison after the operation checks that all of them are
+/// published at once.
 fn publish_reads(live: &mut Live) -> Result<(), String> {
     learn_reads(live)?;
     live.file_system.publish_reads().map_err(|error| error.to_string())
 }
 
-/// Ranks until nothing is due. What is read of a file with a new rank is counted anew, which is the ranker's to say.
+/// Ranks until nothing is due. The ranker restarts the count of reads of a file with a new rank, so the model takes
+/// that count from it.
 fn rank(live: &mut Live) -> Result<(), String> {
     while live.store.run(BackgroundStep::Rank).map_err(told)? {}
     learn_reads(live)

@@ -1,4 +1,4 @@
-//! What is explored, in which order: the registry of workloads.
+//! The plan of an exploration: the workloads and their order.
 
 use std::sync::Arc;
 
@@ -7,30 +7,30 @@ use crate::live::Setup;
 use crate::setups;
 use crate::workload::{Base, Workload, directed, interrupted, sequences};
 
-/// Seeded workloads that are begun at a time, on each setup. What is explored depends on this, so that it does not
-/// depend on the threads' pace.
+/// Seeded workloads that begin at a time, on each setup. The explored work depends on this number and not on the
+/// threads' pace.
 const ROUND: u64 = 16;
-/// How sequences of one operation end.
+/// The endings of sequences of one operation.
 const ONE_ENDINGS: [&str; 3] = ["commit", "checkpoint", "leave"];
 
 /// A workload on its volume.
 pub type Job = (Arc<Base>, Workload);
 
-/// What an exploration covers.
+/// The scope of an exploration.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Whether sequences of two operations are explored too.
     pub pairs: bool,
-    /// Distinct states to be reached, with seeded workloads if nothing else is left.
+    /// Distinct states to reach, with seeded workloads after all others.
     pub states: usize,
-    /// The first seed of these.
+    /// The first seed of the seeded workloads.
     pub seed: u64,
-    /// At work at a time.
+    /// Number of threads.
     pub threads: usize,
 }
 
 impl Plan {
-    /// Does it. `progress` is called after each step with what it was.
+    /// Runs the plan. Calls `progress` after each step with its description.
     pub fn run(&self, progress: &mut dyn FnMut(&Explorer, &str)) -> Result<Explorer, String> {
         let explorer = Explorer::default();
         let bases = setups::all().iter().map(Base::make).collect::<Result<Vec<_>, String>>()?;
@@ -66,7 +66,7 @@ fn jobs(bases: &[Arc<Base>], workloads: &[Workload], fits: impl Fn(&Setup, &Work
     all.filter(|(base, workload)| fits(base.setup, workload)).collect()
 }
 
-/// The job of a name as failures print it: `SETUP/WORKLOAD`.
+/// The job with this name, in the form of failures: `SETUP/WORKLOAD`.
 pub fn named(name: &str) -> Result<Job, String> {
     let (setup, workload) = name.split_once('/').ok_or_else(|| format!("'{name}' is not SETUP/WORKLOAD"))?;
     Ok((Base::make(setups::named(setup)?)?, Workload::named(workload)?))

@@ -1,8 +1,8 @@
-//! Names of crash points: the stage of a block's life (`docs/life-of-a-block.md`), what the program was doing, and
-//! what had just reached a device.
+//! Names of crash points: the stage of a block's life (`docs/life-of-a-block.md`), the program's activity, and the last
+//! effect on a device.
 //!
-//! The stages tag, lookup, decide and confirm touch no device, so a crash in them is one in `receive`: nothing is
-//! there. `read` changes nothing.
+//! The stages tag, lookup, decide and confirm do not access a device, so a crash in them equals one in `receive`:
+//! nothing is stored. `read` changes nothing.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use oncefs_engine::Stage;
 use crate::effect::Effect;
 use crate::image::Part;
 
-/// What the program is doing.
+/// The program's activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doing {
     /// Opens the volume.
@@ -38,7 +38,7 @@ pub enum Doing {
     MergeHints,
     /// Sweeps the disk level.
     SweepHints,
-    /// Reads every block, and makes good what is damaged.
+    /// Reads every block, and repairs damaged ones.
     Scrub,
     /// Saves the skipped buffer.
     SaveSkipped,
@@ -46,7 +46,7 @@ pub enum Doing {
     Reclaim,
     /// Gives freed space back.
     Punch,
-    /// What is done when a volume is closed.
+    /// Closes a volume.
     Leave,
 }
 
@@ -74,7 +74,7 @@ impl Doing {
     }
 }
 
-/// What had just happened.
+/// The last effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Last {
     Written(Part),
@@ -87,7 +87,7 @@ enum Last {
     Marked(&'static str),
 }
 
-/// Where a crash happens.
+/// A crash point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Point {
     doing: Doing,
@@ -110,7 +110,7 @@ impl Point {
         Self { doing, last }
     }
 
-    /// The stage of a block's life that it belongs to; recovery has none.
+    /// The stage of a block's life that it belongs to. Recovery has none.
     pub fn stage(&self) -> Option<Stage> {
         Some(match (self.doing, self.last) {
             (Doing::Recover, _) => return None,

@@ -48,13 +48,13 @@ fn data(random: &mut Random) -> Operation {
     }
 }
 
-/// Half of them at the edge of a block.
+/// An offset. Half of them are at the edge of a block.
 fn offset(random: &mut Random) -> u64 {
     let any = random.below(FILE_BYTES_MAX);
     if random.one_in(2) { any / 4096 * 4096 } else { any }
 }
 
-/// Some of the base volume's blocks, some of a few others, some new ones, some zeros.
+/// Blocks of the base volume, of a few others, new ones, or zeros.
 fn content(random: &mut Random) -> Content {
     let blocks = if random.one_in(4) { 32 + random.below(12) } else { 1 + random.below(10) };
     let bytes = (blocks * 4096 - if random.one_in(3) { random.below(4096) } else { 0 }) as usize;

@@ -1,4 +1,4 @@
-//! What an exploration found, as text.
+//! The findings of an exploration, as text.
 
 use oncefs_toolbox::{Column, Table};
 
@@ -24,7 +24,7 @@ pub fn counts(explorer: &Explorer) -> String {
     )
 }
 
-/// What is wrong, where, and how to see it again.
+/// A failure, its place, and the command that repeats it.
 pub fn failure(failure: &Failure) -> String {
     let Failure { workload, state, point, what, after } = failure;
     let place = point.map(|point| format!("\n  at:     {point}")).unwrap_or_default();

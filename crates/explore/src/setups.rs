@@ -1,4 +1,4 @@
-//! The volumes that workloads run on. Nothing in them adapts to the machine or to time.
+//! The volumes that workloads run on. None of them adapts to the machine or to time.
 
 use oncefs_engine::{Blocks, Profile};
 use oncefs_fs::NamePlaces;
@@ -50,7 +50,7 @@ pub const TWO_LEVELS: Setup = Setup {
     directed: &[],
 };
 
-/// As one level, with a log that takes more changes than go to the sorted state in one batch.
+/// As one level, with a log that takes more changes than one batch of the sorted state.
 pub const LONG_LOG: Setup = Setup {
     name: "long-log",
     log_bytes: 4 << 20,
@@ -59,7 +59,7 @@ pub const LONG_LOG: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level; a change of a range of more shards than are published at a time goes into several groups.
+/// As one level. A change of a range with more shards than are published at a time is split into several groups.
 pub const MANY_GROUPS: Setup = Setup {
     name: "many-groups",
     gated_shards_max: 32,
@@ -68,7 +68,7 @@ pub const MANY_GROUPS: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level, where only runs of four blocks and more are shared.
+/// As one level. Only runs of four blocks and more are shared.
 pub const RUNS: Setup = Setup {
     name: "runs",
     settings: &[
@@ -83,7 +83,7 @@ pub const RUNS: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level, where files share what a small budget allows, and the worker what in-line left of it.
+/// As one level. Files share within a small budget, and the worker uses the budget that in-line left.
 pub const BUDGET: Setup = Setup {
     name: "budget",
     settings: &[
@@ -117,7 +117,7 @@ pub const RANKS: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level, with hardly more room than the base volume takes: most that asks for room is refused.
+/// As one level, with hardly more room than the base volume takes, so most requests for room are refused.
 pub const NEARLY_FULL: Setup = Setup {
     name: "nearly-full",
     data: Blocks(192),
@@ -127,7 +127,7 @@ pub const NEARLY_FULL: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level, where names meet: a directory has seven places of one name each.
+/// As one level. Names meet, because a directory has seven places of one name each.
 pub const CROWDED_NAMES: Setup = Setup {
     name: "crowded-names",
     names: Some(NamePlaces { bits: 3, names_max: 1 }),

@@ -1,5 +1,4 @@
-//! Everything that can be seen of a file system at one moment, of the real one or of the model: what is compared
-//! after a crash.
+//! The visible state of a file system at one moment, of the real one or of the model, for comparison after a crash.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +9,10 @@ use crate::model::{Model, Node};
 
 /// Bytes of a file that have one digest.
 const PIECE_BYTES: usize = oncefs_engine::BLOCK_BYTES;
-/// Differences that are named one by one.
+/// Most differences that are listed.
 const DIFFERENCES_MAX: usize = 8;
 
-/// A file or directory as its path shows it.
+/// The visible state of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     ino: Ino,
@@ -32,7 +31,7 @@ pub struct Seen {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What the record of a regular file says of how it is used. Moments in seconds.
+/// The usage in the record of a regular file. Moments in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Used {
     last_write: u32,
@@ -69,7 +68,7 @@ impl Used {
 }
 
 impl Snapshot {
-    /// What the model says.
+    /// The snapshot of the model.
     pub fn of_model(model: &Model) -> Self {
         let mut snapshot = Self { data_blocks: model.data_blocks, ..Self::default() };
         let mut left = vec![(String::new(), Ino::ROOT)];
@@ -98,7 +97,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// What a walk through the file system shows.
+    /// The snapshot of a file system, from a walk through it.
     pub fn of_file_system(file_system: &FileSystem) -> oncefs_fs::Result<Self> {
         let mut snapshot = Self { data_blocks: file_system.statfs().total, ..Self::default() };
         let mut left = vec![(String::new(), Ino::ROOT)];
@@ -117,8 +116,8 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Without a file of the root directory, as if it had never been made. The root's times are set to those of
-    /// another snapshot.
+    /// The snapshot without a file of the root directory, as if it had never been made. The root's times become those
+    /// of another snapshot.
     pub fn without(mut self, name: &str, other: &Self) -> Self {
         self.paths.remove(&format!("/{name}"));
         if let (Some(root), Some(others)) = (self.paths.get_mut(""), other.paths.get("")) {
@@ -127,7 +126,7 @@ impl Snapshot {
         self
     }
 
-    /// What differs although two other snapshots agree on it.
+    /// Differences in paths on which two other snapshots agree.
     pub fn differences_outside(&self, before: &Self, after: &Self) -> Vec<String> {
         let changes = |path: &String| before.paths.get(path) != after.paths.get(path);
         let without = |snapshot: &Self| {
@@ -137,7 +136,8 @@ impl Snapshot {
         without(self).differences(&without(before))
     }
 
-    /// Gives a path, and what lies below it, the inode numbers of another snapshot: for what each of them made anew.
+    /// Gives a path, and everything below it, the inode numbers of another snapshot. For files that each of them
+    /// created.
     pub fn take_numbers_below(&mut self, path: &str, other: &Self) {
         for (name, seen) in self.paths.range_mut(path.to_owned()..).take_while(|(name, _)| name.starts_with(path)) {
             if let Some(of_other) = other.paths.get(name) {
@@ -173,7 +173,7 @@ impl Snapshot {
         xxh3_128(&bytes)
     }
 
-    /// What differs from what was expected, a line each.
+    /// The differences from the expected snapshot, a line each.
     pub fn differences(&self, expected: &Self) -> Vec<String> {
         let mut found = Vec::new();
         if self.data_blocks != expected.data_blocks {
@@ -230,7 +230,7 @@ fn see(file_system: &FileSystem, ino: Ino) -> oncefs_fs::Result<Seen> {
     })
 }
 
-/// Digests of a file, of which only what is no hole is read.
+/// Digests of a file. Holes are not read.
 fn content(file_system: &FileSystem, ino: Ino, size: u64) -> oncefs_fs::Result<Vec<u64>> {
     let piece = PIECE_BYTES as u64;
     let mut found = vec![0; size.div_ceil(piece) as usize];

@@ -1,10 +1,10 @@
-//! Which states a crash may leave of a recording: every prefix of it, and for each prefix what of the unflushed part
-//! has arrived.
+//! The states that a crash may leave of a recording: every prefix of it, and for each prefix the unflushed writes that
+//! may have arrived.
 //!
-//! For each prefix: (a) all of it, as when the process dies; (b) nothing, as when the power goes; (c) all but one
-//! write; (d) one write alone; (e) the last write torn between sectors, and in seeded sets of sectors, for a disk
-//! writes sectors in any order; (f) seeded sets of writes of all devices, torn or whole; (g) every set, where writes
-//! are few. All of that with every prefix of the sorted state's unflushed batches.
+//! For each prefix: (a) all writes, as when the process dies; (b) none, as when the power fails; (c) all except one;
+//! (d) one alone; (e) the last write torn between sectors, and in seeded sets of sectors, because a disk writes sectors
+//! in any order; (f) seeded sets of writes of all devices, torn or whole; (g) every set, if there are few writes. Each
+//! of these comes with every prefix of the sorted state's unflushed batches.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -20,21 +20,21 @@ use crate::tape::{Allowed, Recorded};
 use oncefs_toolbox::Random;
 
 const PAGE_SECTORS: usize = PAGE_BYTES / SECTOR_BYTES;
-/// With so many unflushed writes, and fewer, every set of them is a state.
+/// With at most this many unflushed writes, every set of them is a state.
 const ALL_SETS_MAX: usize = 4;
-/// With so many sectors, and fewer, a write is torn at each boundary.
+/// A write of at most this many sectors is torn at each boundary.
 const ALL_TEARS_MAX: usize = 16;
 
-/// How many states are looked at.
+/// The number of states to explore.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Writes that are dropped, and left alone, of each prefix.
+    /// Writes of each prefix that are dropped alone, and kept alone.
     pub singles_max: usize,
     /// Seeded sets of each prefix.
     pub sets: usize,
     /// Seeded sets of sectors of the last write.
     pub tears: usize,
-    /// States of each prefix, chosen with the seed if there are more.
+    /// Most states of each prefix, chosen by the seed if there are more.
     pub states_max: usize,
 }
 
@@ -47,12 +47,12 @@ impl Effort {
     pub const NESTED: Self = Self { singles_max: 4, sets: 1, tears: 1, states_max: 3 };
 }
 
-/// Names a state of a recording: what had happened, and which of the states that it may leave.
+/// Identifies a state of a recording: the steps before the crash, and one of the states that it may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateId {
     /// Steps on the tape before the crash.
     pub prefix: usize,
-    /// Among the states of this prefix.
+    /// The index among the states of this prefix.
     pub choice: usize,
 }
 
@@ -73,26 +73,26 @@ impl FromStr for StateId {
     }
 }
 
-/// What a crash left.
+/// A state after a crash.
 pub struct Crash {
     /// Its name within the recording.
     pub id: StateId,
-    /// What the parts of the volume hold.
+    /// The contents of the volume's parts.
     pub images: Images,
-    /// Which snapshots it may be.
+    /// The snapshots that it may recover to.
     pub allowed: Allowed,
-    /// Where it happened.
+    /// The crash point.
     pub point: Point,
 }
 
-/// A write that no flush has followed.
+/// A write without a later flush.
 struct Pending {
     part: Part,
     first: u64,
     pages: Pages,
 }
 
-/// What arrived of a pending write.
+/// The part of a pending write that arrived.
 #[derive(Clone)]
 enum Kept {
     Nothing,
@@ -101,7 +101,7 @@ enum Kept {
     Sectors(Arc<[bool]>),
 }
 
-/// The volume between two steps: what is durable, and what may be.
+/// The volume between two steps: its durable state and its pending writes.
 struct Moment {
     durable: Images,
     pending: Vec<Pending>,
@@ -166,13 +166,13 @@ impl Moment {
         images
     }
 
-    /// What may have arrived: of each pending write, and how many batches.
+    /// The choices of arrived data: the part of each pending write, and the number of batches.
     fn choices(&self, is_write: bool, effort: Effort, random: &mut Random) -> Vec<(Vec<Kept>, usize)> {
         let sets = self.sets(is_write, effort, random);
         let batches = self.batches.len();
         let all = sets.iter().flat_map(|set| (0..=batches).rev().map(move |batches| (set.clone(), batches)));
         let mut all: Vec<(Vec<Kept>, usize)> = all.collect();
-        // The first ones, with all writes or none, always stay.
+        // The first choices, with all writes or none, always stay.
         let always = (2 * (batches + 1)).min(effort.states_max);
         while all.len() > effort.states_max {
             let out = always + random.below((all.len() - always) as u64) as usize;
@@ -226,14 +226,14 @@ impl Pending {
     }
 }
 
-/// One write treated in its own way, all others alike.
+/// A choice with `this` for one write, and `others` for all others.
 fn with(count: usize, others: &Kept, one: usize, this: Kept) -> Vec<Kept> {
     let mut kept = vec![others.clone(); count];
     kept[one] = this;
     kept
 }
 
-/// Numbers of the writes that are looked at one by one: the last, and seeded others if there are too many.
+/// Indices of the writes that are explored one by one: the last, and seeded others if there are too many.
 fn singles(count: usize, max: usize, random: &mut Random) -> Vec<usize> {
     if count <= max {
         return (0..count).collect();
@@ -243,7 +243,7 @@ fn singles(count: usize, max: usize, random: &mut Random) -> Vec<usize> {
     chosen
 }
 
-/// What may be there of a write that the crash tore.
+/// The parts that may be stored of a write that the crash tore.
 fn tears(sectors: usize, sets: usize, random: &mut Random) -> Vec<Arc<[bool]>> {
     let boundaries: Vec<usize> = if sectors <= ALL_TEARS_MAX {
         (1..sectors).collect()
@@ -330,7 +330,7 @@ mod tests {
         let found = left(vec![write(Part::Data, 0, &[1]), write(Part::Table, 0, &[2])]);
         let table = [[0, 0], [2, 0], [0, 2], [2, 2]];
         let all: BTreeSet<_> = [0, 1].into_iter().flat_map(|data| table.map(|table| (data, table, 0))).collect();
-        // The last sector alone is left to chance.
+        // Only the last sector depends on the seed.
         assert!(found.is_subset(&all) && found.len() >= 6, "{found:?}");
     }
 

@@ -1,9 +1,9 @@
-//! The recording twin of a volume's devices and of its sorted state: they work in memory, and everything that changes
-//! them goes to one tape, in order over all of them.
+//! A recording version of a volume's devices and sorted state. They work in memory, and all their changes go to one
+//! tape, in one order.
 //!
-//! A device promises what a disk promises: what was written before a completed flush is there after a crash; of what
-//! was written since, any sectors. RocksDB promises less disorder: after a crash it is at some batch boundary since
-//! its last flush. Growing is durable on return.
+//! A device makes the promises of a disk: data written before a completed flush survives a crash, and of later writes
+//! any sectors may. RocksDB is stricter: after a crash it is at some batch boundary since its last flush. Growing is
+//! durable on return.
 
 use std::io;
 use std::sync::Arc;
@@ -17,30 +17,30 @@ use crate::effect::{Effect, Pages};
 use crate::image::{Images, PAGE_BYTES, Page, Part};
 use crate::point::Doing;
 
-/// Which of the model's snapshots a crash may leave.
+/// The snapshots of the model that a crash may leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// The last one that was acknowledged.
     pub acknowledged: u32,
     /// The one whose commit is under way.
     pub under_way: Option<u32>,
-    /// Commits fall into an operation: what it does not touch is as in the acknowledged one, and what it does is
-    /// consistent.
+    /// Commits may happen within an operation: files that it does not touch are as in the acknowledged snapshot, and
+    /// its own changes are consistent.
     pub is_between: bool,
 }
 
 impl Allowed {
-    /// This one exactly.
+    /// Exactly this snapshot.
     pub fn only(acknowledged: u32) -> Self {
         Self { acknowledged, under_way: None, is_between: false }
     }
 
-    /// This one or that one exactly.
+    /// Exactly one of these two snapshots.
     pub fn either(acknowledged: u32, under_way: u32) -> Self {
         Self { acknowledged, under_way: Some(under_way), is_between: false }
     }
 
-    /// Anything between this one and the next.
+    /// Any state between this snapshot and the next.
     pub fn between(acknowledged: u32) -> Self {
         Self { acknowledged, under_way: None, is_between: true }
     }
@@ -49,11 +49,11 @@ impl Allowed {
 /// One step on the tape.
 #[derive(Clone)]
 pub struct Recorded {
-    /// What changed.
+    /// The effect.
     pub effect: Effect,
-    /// What the program was doing.
+    /// The program's activity.
     pub doing: Doing,
-    /// What a crash after it may leave.
+    /// The snapshots that a crash after it may leave.
     pub allowed: Allowed,
 }
 
@@ -64,27 +64,27 @@ struct Inner {
     allowed: Allowed,
 }
 
-/// The parts of a volume in memory, and what happened to them.
+/// The parts of a volume in memory, and the record of their changes.
 pub struct Tape(Mutex<Inner>);
 
 impl Tape {
-    /// Begins with what the parts hold. `records`: keeps what happens; otherwise only the result.
+    /// Begins with the contents of the parts. `records`: keeps all steps, otherwise only the result.
     pub fn new(images: Images, records: bool) -> Arc<Self> {
         let recorded = records.then(Vec::new);
         Arc::new(Self(Mutex::new(Inner { images, recorded, doing: Doing::Recover, allowed: Allowed::default() })))
     }
 
-    /// What the program does from here on.
+    /// Sets the program's activity from here on.
     pub fn doing(&self, doing: Doing) {
         self.0.lock().doing = doing;
     }
 
-    /// What a crash from here on may leave.
+    /// Sets the snapshots that a crash from here on may leave.
     pub fn allow(&self, allowed: Allowed) {
         self.0.lock().allowed = allowed;
     }
 
-    /// Does something else for a moment.
+    /// Does `work` as another activity.
     pub fn meanwhile<T>(&self, doing: Doing, work: impl FnOnce() -> T) -> T {
         let before = std::mem::replace(&mut self.0.lock().doing, doing);
         let result = work();
@@ -92,12 +92,12 @@ impl Tape {
         result
     }
 
-    /// Notes a step that reaches no device.
+    /// Records a step without an effect on a device.
     pub fn mark(&self, what: &'static str) {
         self.0.lock().note(Effect::Mark(what));
     }
 
-    /// The medium loses the first page of the data area that holds these bytes. False: none does.
+    /// Makes the medium lose the first page of the data area with these bytes. False: no page has them.
     pub fn rot(&self, bytes: &[u8]) -> bool {
         let mut inner = self.0.lock();
         let Some(page) = inner.images.device(Part::Data).page_with(bytes) else { return false };
@@ -106,7 +106,7 @@ impl Tape {
         true
     }
 
-    /// What the parts hold now.
+    /// The present contents of the parts.
     pub fn images(&self) -> Images {
         self.0.lock().images.clone()
     }
@@ -116,7 +116,7 @@ impl Tape {
         self.0.lock().recorded.take().unwrap_or_default()
     }
 
-    /// What a volume is opened from.
+    /// The devices from which a volume is opened.
     pub fn medium(self: &Arc<Self>, log_bytes: u64) -> Medium {
         let device = |part| Arc::new(TapeDevice { tape: self.clone(), part });
         Medium {
@@ -167,7 +167,7 @@ struct TapeDevice {
     part: Part,
 }
 
-/// The engine writes whole pages only; direct I/O would refuse anything else.
+/// Checks that a write has whole pages: the engine writes no others, because direct I/O would refuse them.
 fn whole_pages(at: u64, len: u64) -> io::Result<(u64, u64)> {
     let page = PAGE_BYTES as u64;
     if at.is_multiple_of(page) && len.is_multiple_of(page) {

@@ -1,5 +1,5 @@
-//! The words that short workloads are made of, and the volume that they begin with: two directories, four files
-//! whose blocks are shared, equal without being shared, partial, zero, reserved or a hole.
+//! The words of short workloads, and the volume that they begin with: two directories, and four files with blocks that
+//! are shared, equal but not shared, partial, zero, reserved or holes.
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, FileFlags, RenameMode};
@@ -43,8 +43,8 @@ pub fn base() -> Vec<Operation> {
     ]
 }
 
-/// Every word with what it does. A word whose operations find nothing to do, or are refused, is no loss: the refusal
-/// has to be the model's too.
+/// Every word with its operations. A word whose operations have no effect or are refused is still useful, because the
+/// model must refuse them too.
 fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
     let unique = |blocks| Content::from(1000, blocks * BLOCK);
     vec![
@@ -108,7 +108,7 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
     ]
 }
 
-/// Words that make durable what was done before.
+/// Words that make earlier operations durable.
 fn endings() -> Vec<(&'static str, Vec<Operation>)> {
     vec![
         ("commit", vec![Commit, Background(BackgroundStep::Release)]),
@@ -117,7 +117,7 @@ fn endings() -> Vec<(&'static str, Vec<Operation>)> {
     ]
 }
 
-/// All words of which sequences are made.
+/// All words for sequences.
 pub fn words() -> Vec<&'static str> {
     vocabulary().into_iter().map(|(word, _)| word).collect()
 }

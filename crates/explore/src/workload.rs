@@ -1,4 +1,4 @@
-//! Workloads: what is done before the crash. Each has a name that makes it again.
+//! Workloads: the operations before a crash. Each has a name that reproduces it.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::vocabulary;
 
 /// A volume to begin with.
 pub struct Base {
-    /// How it was made and is opened.
+    /// The way it was made and is opened.
     pub setup: &'static Setup,
     images: Images,
     model: Model,
 }
 
 impl Base {
-    /// Makes the volume that workloads of this setup begin with.
+    /// Makes the initial volume for workloads of this setup.
     pub fn make(setup: &'static Setup) -> Result<Arc<Self>, String> {
         let (images, model) = setup.make().map_err(|error| error.to_string())?;
         let mut live = Live::open(setup, images, model, false)?;
@@ -29,22 +29,22 @@ impl Base {
         Ok(Arc::new(Self { setup, images, model }))
     }
 
-    /// What the parts of the volume hold.
+    /// The contents of the volume's parts.
     pub fn images(&self) -> &Images {
         &self.images
     }
 }
 
-/// What is done.
+/// A workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Its name after that of the setup, as `create-file,commit`, `directed:checkpoint` or `random:7`.
     pub name: String,
     /// The operations.
     pub operations: Vec<Operation>,
-    /// How many of its states are looked at.
+    /// The number of its states to explore.
     pub effort: Effort,
-    /// Whether commits fall into the operations.
+    /// Whether commits happen within the operations.
     pub is_interrupted: bool,
 }
 
@@ -71,18 +71,18 @@ impl Workload {
         Ok(Self::new(name.to_owned(), operations?.concat(), Effort::WHOLE))
     }
 
-    /// A seeded one of 20 to 200 operations.
+    /// A seeded workload of 20 to 200 operations.
     pub fn random(seed: u64) -> Self {
         Self::new(format!("random:{seed}"), random_work::operations(seed), Effort::SAMPLE)
     }
 
-    /// Whether it runs on volumes of this setup, if it is a directed one.
+    /// Whether a directed workload runs on volumes of this setup.
     pub fn runs_on(&self, setup: &Setup) -> bool {
         let name = self.name.rsplit(':').next().unwrap_or_default();
         setup.directed.is_empty() || setup.directed.contains(&name)
     }
 
-    /// Runs it on a volume. An error tells where real file system and model disagree without any crash.
+    /// Runs it on a volume. An error says where the real file system and the model disagree without a crash.
     pub fn run(&self, base: &Base) -> Result<Recording, String> {
         let mut live = Live::open(base.setup, base.images.clone(), base.model.clone(), true)?;
         if self.is_interrupted {
@@ -93,13 +93,13 @@ impl Workload {
     }
 }
 
-/// All that are made for a purpose.
+/// All directed workloads.
 pub fn directed() -> Vec<Workload> {
     let all = directed::all().into_iter();
     all.map(|(name, operations)| Workload::new(format!("directed:{name}"), operations, Effort::WHOLE)).collect()
 }
 
-/// The same work with commits within the operations.
+/// The same workloads with commits within the operations.
 pub fn interrupted(workloads: &[Workload]) -> Vec<Workload> {
     let interrupted = |workload: &Workload| {
         let name = format!("interrupted:{}", workload.name);
@@ -108,7 +108,7 @@ pub fn interrupted(workloads: &[Workload]) -> Vec<Workload> {
     workloads.iter().map(interrupted).collect()
 }
 
-/// The words that sequences are made of.
+/// The words for sequences.
 pub fn words() -> Vec<&'static str> {
     vocabulary::words()
 }

@@ -35,7 +35,7 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
-/// Groups of bars, one bar of each name in each group.
+/// Groups of bars, with one bar for each name in each group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
     /// Title.

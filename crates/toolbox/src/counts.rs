@@ -1,6 +1,6 @@
-//! How much a test does: little in the gate, which runs for every change, and all of it in the drill.
+//! The amount of work in a test: little in the gate, which runs for every change, and all of it in the drill.
 //!
-//! Nothing here depends on the clock: the gate does the same each time, and the drill what its seed says.
+//! Nothing here depends on the clock: the gate does the same each time, and the drill depends on its seed.
 
 /// Asks for the counts of the drill when it is "full".
 const COUNTS: &str = "ONCEFS_COUNTS";
@@ -9,7 +9,7 @@ const SEED: &str = "ONCEFS_SEED";
 /// The gate's seed.
 const SEED_OF_GATE: u64 = 1;
 
-/// How often a test does something: so often in the gate, and so often in the drill (`ONCEFS_COUNTS=full`).
+/// The count of a test's repetitions: `gate`, or `drill` with `ONCEFS_COUNTS=full`.
 ///
 /// # Panics
 /// `ONCEFS_COUNTS` has another value.

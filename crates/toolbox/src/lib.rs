@@ -1,7 +1,7 @@
-//! What every crate would otherwise write for itself: sizes, seeded choices, tables as text, and for tests how much they
-//! do, how they wait and what memory a piece of work takes.
+//! Code that every crate would otherwise repeat: sizes, seeded choices, tables as text, and for tests their counts,
+//! their waiting and the memory that work takes.
 //!
-//! Stands below all other crates of the workspace and knows none of them.
+//! Depends on no other crate of the workspace.
 
 pub mod counts;
 pub mod memory;

@@ -1,4 +1,4 @@
-//! How much memory a piece of work takes: an allocator that counts what each thread holds.
+//! Measures the memory of a piece of work, with an allocator that counts the bytes of each thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,7 +8,8 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting what each thread holds. What a thread frees counts for it, whoever took it.
+/// The system's allocator with a count for each thread. Memory that a thread frees counts for that thread, even if
+/// another allocated it.
 pub struct Counting;
 
 fn count(bytes: isize) {
@@ -43,8 +44,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Does `work` and says by how many bytes this thread's memory grew meanwhile, at most. Nothing is counted unless
-/// [`Counting`] is the program's allocator; pieces of work that are counted do not contain each other.
+/// Does `work` and returns the peak growth of this thread's memory meanwhile, in bytes. Counts only if [`Counting`] is
+/// the program's allocator. Calls must not be nested.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = LIVE.get();
     PEAK.set(before);

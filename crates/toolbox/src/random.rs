@@ -1,7 +1,7 @@
 //! Seeded choices: the same seed gives the same choices on every machine and in every later version.
 //!
 //! The generator is SplitMix64, written out here. Published figures, crash workloads and fuzz runs are repeated from
-//! their seeds, and the random number crates promise no such thing: a new version may draw other numbers.
+//! their seeds. Random number crates do not promise that: a new version may draw other numbers.
 
 /// The step of SplitMix64: 2^64 divided by the golden ratio, and odd.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -28,7 +28,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Begins with a mixed seed, and with the second word that it gives: the simulator's traces rest on that.
+    /// Begins with a mixed seed, and with the second word that it gives. The simulator's traces depend on this.
     pub fn mixed(seed: u64) -> Self {
         Self(mix(seed).wrapping_add(GOLDEN))
     }
@@ -44,23 +44,23 @@ impl Random {
         self.word() % bound
     }
 
-    /// A number below `bound`, which is not 0: a word scaled down. Seeds of the simulator and of the benchmarks rest on
-    /// it, as those of the crash explorer and of the fuzzer do on `below`.
+    /// A number below `bound`, which is not 0: a word scaled down. Seeds of the simulator and of the benchmarks depend
+    /// on it, and those of the crash explorer and of the fuzzer on `below`.
     pub fn scaled(&mut self, bound: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index into something of this length, which is not 0: a word scaled down.
+    /// An index below `len`, which is not 0: a word scaled down.
     pub fn index(&mut self, len: usize) -> usize {
         self.scaled(len as u64) as usize
     }
 
-    /// True in one of so many cases.
+    /// True in one of `count` cases.
     pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 
-    /// One of these.
+    /// One of these values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

@@ -1,11 +1,11 @@
-//! Sizes as people write and read them: one reading and one way to print them for all commands.
+//! Sizes as text: one way to parse and one way to print them for all commands.
 //!
 //! A size is a number, whole or with a fraction, and a unit: `4096`, `512M`, `3.5 GiB`. Units are powers of 1024, in
-//! capital or small letters; K, KB and KiB mean the same. A space may stand before the unit. What is left of a byte is
-//! dropped: 0.3K is 307 bytes.
+//! upper or lower case. K, KB and KiB mean the same. A space may precede the unit. A fraction of a byte is dropped:
+//! 0.3K is 307 bytes.
 //!
-//! No crate reads them: `bytesize` takes KB for 1000, `parse-size` takes `1e3` and rounds up, and the errors of neither
-//! say what a size looks like.
+//! No crate parses them this way: `bytesize` takes KB for 1000, `parse-size` takes `1e3` and rounds up, and the errors
+//! of neither describe the form of a size.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
 /// Digits of a fraction that count. With more, a product with 2^60 would not fit into 128 bits.
 const FRACTION_DIGITS_MAX: usize = 19;
 
-/// What the help of a command says of sizes.
+/// The text about sizes in the help of commands.
 pub const HELP: &str = "\
 A size is a number of bytes, or a number with a unit, a power of 1024: K, M, G, T or P. Fractions are accepted, and
 KB and KiB mean the same as K: 512M, 3.5G, 10 GiB.";
@@ -41,7 +41,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
     bytes(whole, fraction, shift).ok_or_else(|| format!("'{text}' is too large: a size is less than 2^64 bytes"))
 }
 
-/// The power of two that a unit stands for; None: it is not a unit.
+/// The exponent of a unit, as a power of two. None: it is not a unit.
 fn unit_shift(unit: &str) -> Option<u32> {
     let unit = unit.strip_prefix(' ').filter(|unit| !unit.is_empty()).unwrap_or(unit);
     let mut letters = unit.chars();
@@ -54,7 +54,7 @@ fn unit_shift(unit: &str) -> Option<u32> {
     ["", "B", "iB"].iter().any(|known| rest.eq_ignore_ascii_case(known)).then_some(10 * (index as u32 + 1))
 }
 
-/// `whole`.`fraction` times 2^`shift`, all digits; None: 2^64 or more.
+/// `whole`.`fraction` times 2^`shift`. Both are digits. None: the result is 2^64 or more.
 fn bytes(whole: &str, fraction: &str, shift: u32) -> Option<u64> {
     let whole: u128 = if whole.is_empty() { 0 } else { u128::from(whole.parse::<u64>().ok()?) << shift };
     let digits = &fraction[..fraction.len().min(FRACTION_DIGITS_MAX)];
@@ -62,7 +62,7 @@ fn bytes(whole: &str, fraction: &str, shift: u32) -> Option<u64> {
     u64::try_from(whole + (part << shift) / 10_u128.pow(digits.len() as u32)).ok()
 }
 
-/// A size without rounding, as short as `parse` takes it: `4K`, `1536M`, `7`. G is its largest unit.
+/// A size without rounding, in the shortest form that `parse` accepts: `4K`, `1536M`, `7`. G is its largest unit.
 pub fn exact(bytes: u64) -> String {
     let of_unit = |shift: u32| bytes > 0 && bytes.trailing_zeros() >= shift;
     match [(30, 'G'), (20, 'M'), (10, 'K')].into_iter().find(|(shift, _)| of_unit(*shift)) {

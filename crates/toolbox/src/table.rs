@@ -1,4 +1,4 @@
-//! Tables as text: Markdown that is aligned as it stands, for reports, and plain columns, for a terminal.
+//! Tables as text: Markdown with aligned source for reports, and plain columns for a terminal.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, ColumnConstraint, Row, Width};
 /// Spaces between plain columns.
 const GAP: u16 = 2;
 
-/// How the cells of a column stand.
+/// The alignment of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     alignment: CellAlignment,
@@ -16,12 +16,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// Words: aligned left, at least so many characters wide.
+    /// Words: aligned left, at least `width_min` characters wide.
     pub const fn left(width_min: u16) -> Self {
         Self { alignment: CellAlignment::Left, width_min }
     }
 
-    /// Numbers: aligned right, at least so many characters wide.
+    /// Numbers: aligned right, at least `width_min` characters wide.
     pub const fn right(width_min: u16) -> Self {
         Self { alignment: CellAlignment::Right, width_min }
     }
@@ -59,7 +59,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Without the columns in which every row has this cell.
+    /// The table without the columns in which every row has this cell.
     pub fn without_columns_of(mut self, cell: &str) -> Self {
         let is_kept: Vec<bool> =
             (0..self.columns.len()).map(|column| self.rows.iter().any(|row| row[column] != cell)).collect();
@@ -68,7 +68,7 @@ impl Table {
         self
     }
 
-    /// Plain columns, a line for each row; none ends in spaces.
+    /// Plain columns, a line for each row, without trailing spaces.
     pub fn plain(&self) -> String {
         if self.head.is_none() && self.rows.is_empty() {
             return String::new();
@@ -82,7 +82,7 @@ impl Table {
         table.trim_fmt() + "\n"
     }
 
-    /// The same, and leaves neither head nor rows: long tables are printed in parts, with columns as wide as asked for.
+    /// Plain columns, and empties the table: long tables are printed in parts, with the least widths of the columns.
     pub fn take_plain(&mut self) -> String {
         let text = self.plain();
         self.head = None;
@@ -102,7 +102,7 @@ impl Table {
         table
     }
 
-    /// The rule below the head, in which a colon says that a column is aligned right.
+    /// The rule below the head. A colon marks a column that is aligned right.
     fn rule(&self, drawn: &str) -> String {
         let cells = drawn.split('|').skip(1).zip(&self.columns).map(|(dashes, column)| match column.alignment {
             CellAlignment::Right => format!("{}:|", &dashes[1..]),

@@ -1,18 +1,18 @@
-//! How tests wait: for a state, and with one patience.
+//! The waiting of tests: for a state, and with one time limit.
 
 use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is waited for comes within this time on any machine under any load, or never.
+/// A state comes within this time on any machine under any load, or never.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// How often something without a notification is looked at.
+/// How often a state without a notification is checked.
 const POLL: Duration = Duration::from_millis(2);
 
-/// Waits until something is so.
+/// Waits until `is_so` returns true.
 ///
 /// # Panics
-/// It is not so within [`PATIENCE`].
+/// It does not become true within [`PATIENCE`].
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -22,10 +22,10 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Makes a call to a mount whose daemon was killed until the kernel says that nobody serves it (ENOTCONN).
+/// Repeats a call to a mount whose daemon was killed until the kernel reports that the mount has no daemon (ENOTCONN).
 ///
-/// Its connection ends a moment after the process. A call that comes before is interrupted or canceled with its ring, to
-/// be made again, or ended with the connection.
+/// The connection ends a moment after the process. A call before that is interrupted or canceled with its ring, and is
+/// repeated, or it ends with the connection.
 ///
 /// # Panics
 /// The call succeeds, fails in another way, or the connection does not end within [`PATIENCE`].

@@ -37,7 +37,7 @@ use crate::write::inline::InlineDedup;
 
 /// An open volume.
 ///
-/// Each part keeps its fields to itself; the order of all locks stands in `sync/rank.rs`.
+/// Each part keeps its fields private. `sync/rank.rs` has the order of all locks.
 pub struct Core {
     /// Whether it takes changes.
     pub health: Health,
@@ -47,33 +47,33 @@ pub struct Core {
     pub maps: MapLocks,
     /// The data area.
     pub data: DataArea,
-    /// What checkpoints keep on disk.
+    /// The stores that checkpoints write.
     pub stored: Stored,
-    /// The log, and what orders groups and checkpoints.
+    /// The log, and the gates that order groups and checkpoints.
     pub journal: Journal,
-    /// Free space, and readers that hold off its reuse.
+    /// Free space, and the readers that delay its reuse.
     pub space: FreeSpace,
     /// Published blocks in memory.
     pub staging: Staging,
-    /// Blocks read before.
+    /// The read cache.
     pub read_cache: ReadCache,
     /// The hint store.
     pub hints: Hints,
     /// In-line deduplication.
     pub inline: InlineDedup,
-    /// What in-line deduplication left to the worker.
+    /// Blocks that in-line deduplication left to the worker.
     pub backlog: Backlog,
     /// Out-of-line deduplication.
     pub worker: Worker,
-    /// What decides how files are deduplicated.
+    /// The facts that decide how files are deduplicated.
     pub policy: PolicyFacts,
     /// Bad blocks, and the scrub.
     pub damage: Damage,
-    /// What is set for this mount.
+    /// The settings of this mount.
     pub tuning: Tuning,
     /// Tags and fingerprints.
     pub hasher: Hasher,
-    /// What programs ask for.
+    /// Requests of programs.
     pub foreground: Foreground,
     /// Wakes the background threads.
     pub signals: Signals,
@@ -81,7 +81,7 @@ pub struct Core {
     pub stats: Statistics,
 }
 
-/// What an open volume is made of.
+/// The parts of an open volume.
 pub struct Parts {
     /// Which volume it is.
     pub volume_id: [u8; 16],
@@ -105,23 +105,23 @@ pub struct Parts {
     pub ballast: Ballast,
     /// The volume's directory, if the data area takes its space from the host file system.
     pub host: Option<PathBuf>,
-    /// Bound of the read cache: its own, and with all that others can lend it.
+    /// Bound of the read cache: its own bytes, and the bytes with all that others can lend it.
     pub read_cache_bytes: (u64, u64),
-    /// Bound of what is known of how files are to be deduplicated.
+    /// Bound of the memory for policies of files.
     pub policy_bytes_max: u64,
-    /// Bound of what is known of how files are read.
+    /// Bound of the memory for read patterns of files.
     pub read_pattern_bytes_max: u64,
     /// Buffers of 1 MiB kept for reuse.
     pub buffers_max: usize,
-    /// Bounds of what is published between two commits and checkpoints.
+    /// Bounds of the changes between two commits and checkpoints.
     pub journal_bounds: JournalBounds,
-    /// What is set for this mount.
+    /// The settings of this mount.
     pub settings: Settings,
     /// The disk level of the hint store.
     pub disk_hints: Option<DiskHints>,
-    /// Where skipped blocks are kept across mounts.
+    /// The file of skipped blocks.
     pub skipped_file: Option<SkippedFile>,
-    /// Who commits where no thread does.
+    /// The committer of a volume without threads.
     pub committer: Option<Committer>,
     /// The machine.
     pub surroundings: Surroundings,
@@ -130,7 +130,7 @@ pub struct Parts {
 }
 
 impl Core {
-    /// Puts the parts together.
+    /// Assembles the parts.
     pub fn new(parts: Parts) -> Self {
         let settings = parts.settings;
         let opened_at = parts.state.durable_sequence;

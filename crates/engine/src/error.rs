@@ -8,10 +8,10 @@ pub enum Error {
     /// The path (the field) is not a volume: make one with `oncefs mkfs`.
     #[error("{0} is not an oncefs volume: give a directory in which oncefs mkfs made one")]
     NotAVolume(String),
-    /// Making the volume (the field) did not end: make it again with `oncefs mkfs`.
+    /// The creation of the volume (the field) did not finish: repeat it with `oncefs mkfs`.
     #[error("the volume {0} was not made to its end: run oncefs mkfs {0} again")]
     Unfinished(String),
-    /// Something else is where a volume should be made: choose another path or remove it.
+    /// Something else is at the place of the new volume: choose another path or remove it.
     #[error("{0}")]
     InTheWay(String),
     /// A newer oncefs wrote the volume: use that.
@@ -28,7 +28,7 @@ pub enum Error {
     /// Another process has the volume (the field) open: unmount it there.
     #[error("the volume {0} is in use by another process: unmount it first (oncefs umount DIR)")]
     InUse(String),
-    /// A device or file that the volume needs (the field) is held by somebody else: end that first.
+    /// Another program holds a device or file that the volume needs (the field): end that program first.
     #[error("{0} is held by another volume, mount or program: end that first (see lsblk {0} and fuser -v {0})")]
     Held(String),
     /// Bytes on disk contradict their checksum, their bounds or each other: run fsck, or restore the file.
@@ -51,7 +51,8 @@ pub enum Error {
     /// [`crate::Store::make_room`]).
     #[error("no space left")]
     NoSpace,
-    /// The host file system is full, and the volume has let go all that it had set aside there: free some space.
+    /// The host file system is full, and the volume has released everything that it had set aside there: free some
+    /// space.
     #[error(
         "the file system that holds {directory} is full: free at least {} MiB there; until then the volume can be \
          read (mount it with -o ro, check it with fsck -n)", .bytes.div_ceil(1 << 20)
@@ -65,8 +66,8 @@ pub enum Error {
     /// The volume was opened read-only, or an earlier failure (the field) made it so until it is opened again.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
-    /// A range has more parts of its map than one commit group takes, because somebody else wrote there: split it anew
-    /// (see [`crate::Store::parts`]).
+    /// A range has more parts of its map than fit into one commit group, because another program wrote there: split it
+    /// again (see [`crate::Store::parts`]).
     #[error("the range is too large for one change")]
     TooLargeForGroup,
     /// The map was detached (its file truncated to zero or deleted) meanwhile: look up the file's map again.
@@ -89,7 +90,7 @@ impl Error {
         }
     }
 
-    /// The same error once more, for each of several callers that one action failed. The system's error number stays.
+    /// A copy of the error, for each of several callers of one failed action. The system's error number stays.
     pub fn repeated(&self) -> Self {
         match self {
             Self::NotAVolume(path) => Self::NotAVolume(path.clone()),

@@ -1,8 +1,8 @@
 //! Blocks: sharing, placement, durability. Knows no names, no inodes, no FUSE.
 //!
-//! [`Store`] is the interface: an open volume with maps (the blocks of a file) and records (whatever the caller keeps
-//! about its files). The modules follow a block's life (`docs/life-of-a-block.md`): `write` holds the control flow of a
-//! write, `read` of a read, `commit` of durability.
+//! [`Store`] is the interface: an open volume with maps (the blocks of a file) and records (the caller's data about its
+//! files). The modules follow a block's life (`docs/life-of-a-block.md`): `write` holds the control flow of a write,
+//! `read` that of a read, `commit` that of durability.
 //!
 //! # Example
 //!

@@ -63,30 +63,29 @@ pub struct Store {
     path: PathBuf,
     threads: Mutex<Option<Threads>>,
     is_closed: AtomicBool,
-    /// What `tune` cannot change, for reports.
+    /// Facts that `tune` cannot change, for reports.
     facts: BTreeMap<String, String>,
-    /// The volume's lock and parts. The last to go: until then `core` has the record store open, which nobody else can
-    /// open meanwhile.
+    /// The volume's lock and parts. Dropped last, because until then `core` has the record store open, which only one
+    /// opener may have.
     hold: Option<Hold>,
 }
 
 impl Store {
-    /// Makes an empty volume in the directory `volume`, which must be missing, empty, or left by an attempt that did not
-    /// end.
+    /// Makes an empty volume in the directory `volume`, which must be missing, empty, or left by an unfinished attempt.
     ///
-    /// `random` gives the volume's identity (16 bytes) and its secret key (32 bytes); the rest is spare. It must be
-    /// unpredictable: the key protects against chosen collisions of tags. On success the volume is durable.
+    /// `random` supplies the volume's identity (16 bytes) and its secret key (32 bytes). The rest is spare. It must be
+    /// unpredictable, because the key protects against chosen collisions of tags. On success the volume is durable.
     ///
     /// # Errors
     ///
-    /// - [`Error::InTheWay`]: `volume` has something else in it or is being made by somebody else, or the device shows a file system, a partition table or
-    ///   another known signature.
-    /// - [`Error::Held`]: the device is mounted, or somebody else holds it.
+    /// - [`Error::InTheWay`]: `volume` contains something else, or another process is making it, or the device shows a
+    ///   file system, a partition table or another known signature.
+    /// - [`Error::Held`]: the device is mounted, or another program holds it.
     /// - [`Error::Exposed`]: the empty directory belongs to another user.
     /// - [`Error::Invalid`]: a size in `spec` is missing or out of its bounds, or the data device is not a block device,
     ///   is too small or has too long a path.
-    /// - [`Error::NoSpace`], [`Error::Io`]: the host file system or the device failed. What was made by then stays,
-    ///   cannot be opened, and is removed by the next attempt.
+    /// - [`Error::NoSpace`], [`Error::Io`]: the host file system or the device failed. The files created so far stay,
+    ///   cannot be opened, and are removed by the next attempt.
     /// - [`Error::Corrupt`]: the record store that was just made cannot be read back.
     pub fn format(volume: &Path, spec: &VolumeSpec, random: [u8; 64]) -> Result<()> {
         Self::begin_format(volume, spec, random, false)?.finish()
@@ -97,13 +96,13 @@ impl Store {
     /// # Errors
     ///
     /// - [`Error::NotAVolume`]: `volume` has no superblock.
-    /// - [`Error::Unfinished`]: it was not made to its end.
+    /// - [`Error::Unfinished`]: its creation did not finish.
     /// - [`Error::NewerFormat`]: a newer oncefs wrote it.
     /// - [`Error::Exposed`]: users other than root can change it.
     /// - [`Error::InUse`]: another process has it open.
-    /// - [`Error::Held`]: somebody else holds its device, or a file that links lead to.
+    /// - [`Error::Held`]: another program holds its device, or a file that links lead to.
     /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range; or the blocks are on another device
-    ///   than mkfs was given, and `options` do not name it (read-only it is taken).
+    ///   than the one given to mkfs, and `options` do not name it (read-only, it is accepted).
     /// - [`Error::Corrupt`]: a part is missing, damaged, too short or belongs to another volume.
     /// - [`Error::HostFull`]: the host file system is full, and the volume's ballast did not help.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device, the record store or the host file system failed.
@@ -111,8 +110,8 @@ impl Store {
         Self::open_with(volume, superblock_file::read(volume)?, options, !options.read_only)
     }
 
-    /// Opens a volume for repair, without background threads: a caller that publishes has to call [`Store::settle`] from
-    /// time to time.
+    /// Opens a volume for repair, without background threads: a caller that publishes has to call [`Store::settle`]
+    /// from time to time.
     ///
     /// # Errors
     ///
@@ -121,7 +120,7 @@ impl Store {
         Self::open_with(volume, superblock_file::read(volume)?, options, false)
     }
 
-    /// Opens a volume that is still being made, to put into it what it must not be without.
+    /// Opens a volume that is still being made, to add its mandatory content.
     ///
     /// # Errors
     ///
@@ -180,8 +179,8 @@ impl Store {
         volume::make_on(medium, data)
     }
 
-    /// Opens a volume on a medium, recovers its last commit and starts no thread: nothing happens but what the caller does,
-    /// commits and [`BackgroundStep`]s included.
+    /// Opens a volume on a medium, recovers its last commit and starts no thread: nothing happens except the caller's
+    /// actions, commits and [`BackgroundStep`]s included.
     ///
     /// Between two commits at most an eighth of the log may be published, and [`Store::barrier`] is never answered: use
     /// [`Store::commit`].
@@ -196,8 +195,8 @@ impl Store {
         Self::open_driven(medium, options, Driver::default())
     }
 
-    /// As [`Store::open_on`], with a driver that commits between the publications of one operation, or that wants
-    /// changes of ranges to go into several groups sooner.
+    /// Like [`Store::open_on`], with a driver that commits between the publications of one operation, or that splits
+    /// changes of ranges into several groups sooner.
     pub fn open_driven(medium: Medium, options: &OpenOptions, driver: Driver) -> Result<Arc<Store>> {
         let (volume_id, secret) = (medium.volume_id, medium.secret);
         let settings = settings_of(options, Profile::default(), None)?;
@@ -214,7 +213,7 @@ impl Store {
         }))
     }
 
-    /// Does once what a background thread does repeatedly. Returns whether there was something to do.
+    /// Runs once a step that a background thread runs repeatedly. Returns whether there was something to do.
     ///
     /// # Errors
     ///
@@ -225,8 +224,8 @@ impl Store {
         self.core.run(step)
     }
 
-    /// Ends the background threads, commits and checkpoints. Does nothing on a volume that is driven by hand or one opened
-    /// read-only. The volume is free for others when the last reference to this is gone.
+    /// Ends the background threads, commits and checkpoints. Does nothing on a volume that is driven by hand or was
+    /// opened read-only. Others can open the volume once the last reference to this is gone.
     ///
     /// # Errors
     ///
@@ -234,7 +233,7 @@ impl Store {
     /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`]: the last commit or checkpoint failed.
     pub fn close(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
-            // Opened for repair, unless it was closed before or has nothing on the host.
+            // Opened for repair, unless it was closed before or has no files on the host.
             let was_closed = self.is_closed.swap(true, Ordering::AcqRel) || self.hold.is_none();
             let is_settled = was_closed || self.core.health.is_read_only();
             return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
@@ -254,7 +253,7 @@ impl Store {
         committed
     }
 
-    /// The newest published value of a record, committed or not. `None`: there is no such record.
+    /// The newest published value of a record, committed or not, if the record exists.
     ///
     /// # Errors
     ///
@@ -272,8 +271,8 @@ impl Store {
         self.core.scan_for_program(from, to, limit)
     }
 
-    /// Publishes records: visible at once, durable with the current commit group. It never waits: the caller may hold locks,
-    /// and holds what [`Store::room_for_records`] gave it before.
+    /// Publishes records: visible at once, durable with the current commit group. It never waits, because the caller
+    /// may hold locks. The caller holds the room that [`Store::room_for_records`] returned.
     ///
     /// # Errors
     ///
@@ -292,14 +291,14 @@ impl Store {
 
     /// Writes `data` at byte `at`. Blocks of zeros become holes, duplicates become references.
     ///
-    /// `data` must not be empty. Blocks that it covers in part are completed with what is stored.
+    /// `data` must not be empty. Partially covered blocks are completed with the stored bytes.
     ///
     /// # Errors
     ///
     /// - [`Error::ReadOnly`]: the volume takes no changes.
     /// - [`Error::MapDetached`]: the map was detached.
     /// - [`Error::NoSpace`]: too few blocks are left in the data area, or too few bytes on the host file system.
-    /// - [`Error::Corrupt`]: a map record, a page of the block table, or a block that `data` covers in part is damaged.
+    /// - [`Error::Corrupt`]: a map record, a page of the block table, or a partially covered block is damaged.
     /// - [`Error::Io`]: a device or the record store failed.
     ///
     /// On an error nothing of the write is visible, unless [`OnPublish::published`] was called: then the write is visible,
@@ -314,8 +313,8 @@ impl Store {
         self.write_request(map, at, data, Urgency::Unawaited, with)
     }
 
-    /// As [`Store::write`], for a request that a program waits for (O_DIRECT, O_SYNC): each block is fingerprinted at once,
-    /// and no stored block is read to be compared where the worker can do that later.
+    /// Like [`Store::write`], for a request that a program waits for (O_DIRECT, O_SYNC): each block is fingerprinted at
+    /// once, and no stored block is read for a comparison that the worker can make later.
     ///
     /// # Errors
     ///
@@ -344,7 +343,7 @@ impl Store {
         })
     }
 
-    /// Reads `len` bytes at byte `at`. Holes and reserved space read as zeros, and so does everything beyond the last block.
+    /// Reads `len` bytes at byte `at`. Holes, reserved space and everything beyond the last block read as zeros.
     ///
     /// # Errors
     ///
@@ -356,7 +355,8 @@ impl Store {
         self.core.foreground.serve(|| self.core.read(map, at, len))
     }
 
-    /// Reads whole blocks into `bytes`, which are as many blocks, aligned as in [`holds_blocks`](crate::holds_blocks).
+    /// Reads whole blocks into `bytes`, whose length gives their number, aligned as in
+    /// [`holds_blocks`](crate::holds_blocks).
     ///
     /// # Errors
     ///
@@ -365,8 +365,8 @@ impl Store {
         self.core.foreground.serve(|| self.core.read_blocks(map, first, bytes))
     }
 
-    /// Learns from bytes that were read by somebody who may write them too how the map is read: a map that is read at random
-    /// has no budget. Reads that are not noted here change nothing of it.
+    /// Learns how the map is read, from bytes read by a user who may also write them: a map that is read at random has
+    /// no budget. Reads that are not noted here have no effect on it.
     pub fn note_read(&self, map: MapId, at: u64, len: u64) {
         let blocks = at / BLOCK_BYTES as u64..(at + len).div_ceil(BLOCK_BYTES as u64);
         self.core.note_read(map, Lbn(blocks.start), blocks.end - blocks.start);
@@ -393,8 +393,8 @@ impl Store {
         })
     }
 
-    /// Calls `done` once everything published before this call is durable: from this thread, which commits, or from the
-    /// committer's, if others wait for a commit too. At once on a volume opened read-only.
+    /// Calls `done` once everything published before this call is durable: on this thread, which commits, or on the
+    /// committer's, if other callers wait for a commit too. On a volume opened read-only, calls it at once.
     ///
     /// # Errors
     ///
@@ -422,18 +422,17 @@ impl Store {
         self.core.totals()
     }
 
-    /// Unique blocks that can still be written: bounded by the data area, by what is promised to fallocate, and by the
-    /// host.
+    /// Unique blocks that can still be written: bounded by the data area, by promises to fallocate, and by the host.
     pub fn available(&self) -> Blocks {
         self.core.available()
     }
 
-    /// The size of the volume as far as the host below has room for it: what is used, and what can still be written.
+    /// The size of the volume as far as the host has room for it: the used blocks, and those that can still be written.
     pub fn capacity(&self) -> Blocks {
         self.core.capacity()
     }
 
-    /// Whether the host has so little left that nothing should be made that takes more room there than it gives back.
+    /// Whether the host has so little left that nothing should be created that takes more room there than it frees.
     pub fn is_host_full(&self) -> bool {
         self.core.space.ballast().is_needed()
     }
@@ -455,12 +454,12 @@ impl Store {
         self.core.tuning.ranks_files()
     }
 
-    /// How far the clock of ranks is ahead of the machine's, in seconds.
+    /// How far the clock for ranks is ahead of the machine's, in seconds.
     pub fn rank_clock_offset_seconds(&self) -> i64 {
         self.core.tuning.rank_clock_offset_seconds()
     }
 
-    /// Why the volume became read-only. `None`: it did not.
+    /// Why the volume became read-only. `None` if it did not.
     pub fn failure(&self) -> Option<String> {
         self.core.health.failure()
     }

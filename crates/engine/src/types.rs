@@ -1,4 +1,5 @@
-//! Types that the engine's callers see and its parts share. This module is below all others except the device's buffers.
+//! Types that the engine's callers see and its parts share. This module is below all others except the device's
+//! buffers.
 
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use crate::{Copies, FilePolicy, Profile, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MapId(pub u64);
 
-/// Where the data area lives.
+/// Where the data area lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataPlace {
     /// A sparse file inside the volume.
@@ -21,29 +22,29 @@ pub enum DataPlace {
     Device(PathBuf),
 }
 
-/// What [`crate::Store::format`] makes.
+/// The volume that [`crate::Store::format`] makes.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
     /// Size of the data area in bytes, 16 MiB to 2 PiB, rounded down to whole blocks. `None`: all of a device.
     pub data_bytes: Option<u64>,
-    /// Where the data area lives.
+    /// Where the data area lies.
     pub data: DataPlace,
     /// The profile whose settings are the volume's defaults.
     pub profile: Profile,
     /// Size of the log in bytes, 4 MiB to 1 GiB, rounded up to whole blocks.
     pub log_bytes: u64,
-    /// How many copies are kept of what all files depend on. `None`: as many as the profile says.
+    /// How many copies are kept of the structures that all files depend on. `None`: as many as the profile says.
     pub copies: Option<Copies>,
 }
 
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Bound on caches and hints in bytes. Below some 16 MiB it is exceeded: several parts have a minimum.
+    /// Bound on caches and hints in bytes. Below about 16 MiB it is exceeded, because several parts have a minimum.
     pub memory_bytes_max: u64,
     /// Nothing is written to the volume (the log is replayed in memory only).
     pub read_only: bool,
-    /// The raw device that has the blocks by now, if it is another one than mkfs was given. `None`: that one.
+    /// The raw device that has the blocks now, if it is not the one given to mkfs. `None`: that one.
     pub data_device: Option<PathBuf>,
     /// A profile to use instead of the volume's own.
     pub profile: Option<Profile>,
@@ -87,13 +88,13 @@ impl Change {
         self.puts.push((key, Some(value)));
     }
 
-    /// Removes a record; one that does not exist is not an error.
+    /// Removes a record. A missing record is not an error.
     pub fn delete(&mut self, key: Vec<u8>) {
         self.puts.push((key, None));
     }
 }
 
-/// Bytes read from a map, exactly as many as were asked for. The buffer returns to its pool on drop.
+/// Bytes read from a map, exactly as many as requested. The buffer returns to its pool on drop.
 pub struct ReadBuf {
     buffer: PooledBuf,
     from: usize,
@@ -120,18 +121,18 @@ pub struct PolicyChange {
     pub map: MapId,
     /// The policy from now on.
     pub policy: FilePolicy,
-    /// Whether it allows what was not allowed, so that the worker looks at the file.
+    /// Whether it allows more than before, so that the worker visits the file.
     pub(crate) allows_more: bool,
 }
 
-/// Ranks some files, or defragments a part of one. Gives how many blocks were written for that; None: nothing is due.
+/// Ranks some files, or defragments a part of one. Returns how many blocks were written for that. None: nothing is due.
 /// Called without any lock.
 pub type RankTurn = Box<dyn Fn() -> Result<Option<u64>> + Send + Sync>;
 
 /// Blocks whose entries in the block table cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownBlocks {
-    /// How many they are, as far as is known.
+    /// How many they are, as far as known.
     pub blocks: u64,
     /// The first ranges of them: a pbn and the one after the range.
     pub ranges: Vec<(u64, u64)>,
@@ -142,8 +143,8 @@ pub struct UnknownBlocks {
 /// Whether a program waits for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Urgency {
-    /// It does: its blocks are fingerprinted at once, and none is compared with what is stored.
+    /// It does: its blocks are fingerprinted at once, and none is compared with stored bytes.
     Awaited,
-    /// It was answered long ago by the kernel's page cache.
+    /// The kernel's page cache answered it long ago.
     Unawaited,
 }

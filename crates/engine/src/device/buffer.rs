@@ -1,5 +1,5 @@
-//! Aligned buffers for direct I/O, taken from a bounded pool so that a write under memory
-//! pressure does not wait for an allocation.
+//! Aligned buffers for direct I/O, taken from a bounded pool so that a write under memory pressure does not wait for an
+//! allocation.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
@@ -41,7 +41,7 @@ impl AlignedBuf {
         Layout::from_size_align(capacity, ALIGN_BYTES).expect("a multiple of a power of two below isize::MAX")
     }
 
-    /// Where it begins, for memory that only the kernel writes.
+    /// The start of the buffer, for memory that only the kernel writes.
     pub fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }

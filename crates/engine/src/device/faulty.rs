@@ -1,5 +1,5 @@
-//! Faults on demand: wrappers around the parts of a volume whose n-th operation fails, ends early, damages its data
-//! or is slow. Only for tests.
+//! Faults on demand: wrappers around the parts of a volume that make the n-th operation fail, end early, damage its
+//! data or take long. Only for tests.
 
 use std::io;
 use std::sync::Arc;

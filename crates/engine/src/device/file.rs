@@ -42,8 +42,8 @@ impl FileDevice {
     }
 }
 
-/// Opens a file of which the host does not note when it was read last: nobody asks, and it costs a tenth of a read. Who
-/// may read a file that belongs to another user has it noted.
+/// Opens a file without access-time updates: these are never read, and cost a tenth of a read. On a file of another
+/// user the kernel may not allow this, and the updates stay on.
 fn open_untimed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     match options.custom_flags(flags | libc::O_NOATIME).open(path) {
         Err(e) if e.raw_os_error() == Some(libc::EPERM) => options.custom_flags(flags).open(path),
@@ -51,7 +51,7 @@ fn open_untimed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Resul
     }
 }
 
-/// Makes reads of files, as many at a time as the host can, and gives the result of each.
+/// Makes reads of files, as many in parallel as the host can, and returns the result of each.
 fn read_files(reads: &mut [FileRead<'_, '_>]) -> Vec<io::Result<()>> {
     match reads {
         [one] => vec![read_joined(one)],

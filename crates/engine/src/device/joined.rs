@@ -1,4 +1,4 @@
-//! One read of many that are made at once: consecutive bytes of a device, which go to several places.
+//! A read among many that are made in parallel: consecutive bytes of a device, which go to several buffers.
 
 use std::fs::File;
 use std::io;
@@ -8,19 +8,19 @@ use std::sync::LazyLock;
 
 use crate::device::buffer::{ALIGN_BYTES, AlignedBuf};
 
-/// Gaps are read into memory of this size, again and again.
+/// Gaps are read into memory of this size, over and over.
 const SINK_BYTES: usize = 32 << 10;
-/// Pieces and gaps of one read, at most: the kernel takes 1024 places.
+/// Most pieces and gaps of one read: the kernel takes 1024 buffers.
 const PIECES_MAX: usize = 1000;
 const _: () = assert!(SINK_BYTES.is_multiple_of(ALIGN_BYTES));
 
-/// Consecutive bytes of a device: pieces that somebody wants, and gaps that are read over because they cost less than a
-/// second request.
+/// Consecutive bytes of a device: wanted pieces, and gaps that are read over because they cost less than a second
+/// request.
 pub struct JoinedRead<'a> {
     at: u64,
     len: usize,
     first: &'a mut [u8],
-    /// What comes behind it. Most reads have nothing there, and none of these allocates.
+    /// The pieces and gaps after the first piece. Most reads have none, and then this allocates nothing.
     more: Vec<Piece<'a>>,
 }
 
@@ -41,7 +41,7 @@ impl<'a> JoinedRead<'a> {
         Self { at, len: bytes.len(), first: bytes, more: Vec::new() }
     }
 
-    /// Goes on with `bytes`, behind a gap.
+    /// Continues with `bytes`, after a gap.
     pub fn join(&mut self, gap: usize, bytes: &'a mut [u8]) {
         assert!(self.more.len() < PIECES_MAX - 1, "{} pieces of one read", self.more.len() + 1);
         if gap > 0 {
@@ -62,7 +62,7 @@ impl<'a> JoinedRead<'a> {
         self.len
     }
 
-    /// Reads the pieces one by one with `read`, which gets a piece and its place on the device. Gaps are left out.
+    /// Reads the pieces one by one with `read`, which gets a piece and its place on the device. Skips gaps.
     pub fn by_pieces(&mut self, mut read: impl FnMut(&mut [u8], u64) -> io::Result<()>) -> io::Result<()> {
         read(self.first, self.at)?;
         let mut at = self.at + self.first.len() as u64;
@@ -79,7 +79,7 @@ impl<'a> JoinedRead<'a> {
         Ok(())
     }
 
-    /// Appends where the bytes go, for the kernel.
+    /// Appends the destinations of the bytes, for the kernel.
     pub fn add_vectors(&mut self, vectors: &mut Vec<libc::iovec>) {
         vectors.push(vector(self.first.as_mut_ptr(), self.first.len()));
         for piece in &mut self.more {
@@ -95,7 +95,7 @@ fn vector(start: *mut u8, len: usize) -> libc::iovec {
     libc::iovec { iov_base: start.cast(), iov_len: len }
 }
 
-/// Where a gap goes: memory that all reads share, because the kernel writes it and nobody reads it.
+/// The destination of a gap: memory that all reads share, because the kernel writes it and no code reads it.
 fn sink(len: usize) -> impl Iterator<Item = libc::iovec> {
     static SINK: LazyLock<AlignedBuf> = LazyLock::new(|| AlignedBuf::new(SINK_BYTES));
     (0..len).step_by(SINK_BYTES).map(move |done| vector(SINK.start(), SINK_BYTES.min(len - done)))
@@ -105,13 +105,13 @@ fn sink(len: usize) -> impl Iterator<Item = libc::iovec> {
 pub(super) fn read_joined(FileRead { file, read }: &mut FileRead<'_, '_>) -> io::Result<()> {
     let mut vectors = Vec::new();
     read.add_vectors(&mut vectors);
-    // SAFETY: the vectors name memory that `read` borrows, or the sink, which is always there.
+    // SAFETY: the vectors name memory that `read` borrows, or the sink, which always exists.
     let done = unsafe {
         libc::preadv(file.as_raw_fd(), vectors.as_ptr(), vectors.len() as libc::c_int, read.at() as libc::off_t)
     };
     match usize::try_from(done) {
         Ok(done) if done == read.len() => Ok(()),
-        // Short, at the end of the file or because of a signal: this tells which.
+        // A short read ended at the end of the file or at a signal. This tells which.
         Ok(_) => read.by_pieces(|bytes, at| file.read_exact_at(bytes, at)),
         Err(_) => Err(io::Error::last_os_error()),
     }

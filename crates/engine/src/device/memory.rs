@@ -1,4 +1,4 @@
-//! A device in memory, for tests: separates what a power cut would leave from what was written.
+//! A device in memory, for tests: separates the written bytes from those that would survive a power cut.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,8 +32,8 @@ impl MemoryDevice {
         Self { images: Mutex::new(Images { len, ..Images::default() }) }
     }
 
-    /// The device after a power cut: what was flushed, plus the unflushed pages
-    /// that `kept` chooses (a disk may have written any of them).
+    /// The device after a power cut: the flushed pages, plus the unflushed pages that `kept` chooses (a disk may have
+    /// written any of them).
     pub fn after_power_cut(&self, mut kept: impl FnMut(u64) -> bool) -> Self {
         let images = self.images.lock();
         let mut survived = images.durable.clone();

@@ -1,4 +1,4 @@
-//! Many reads of a file at once by threads, where io_uring is not allowed.
+//! Parallel reads of files by threads, for hosts that do not allow io_uring.
 
 use std::io;
 use std::thread;
@@ -6,12 +6,12 @@ use std::thread;
 use super::joined::{FileRead, read_joined};
 use crate::sync::{LockRank, Mutex};
 
-/// Threads that read at a time, the caller among them.
+/// Most threads that read at a time, including the caller's.
 const THREADS_MAX: usize = 8;
-/// A thread takes as long to start as so many reads of a fast device.
+/// Starting a thread takes as long as this many reads of a fast device.
 const READS_PER_THREAD_MIN: usize = 4;
 
-/// Makes all reads, and gives the result of each.
+/// Makes all reads, and returns the result of each.
 pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Vec<io::Result<()>> {
     let threads = (reads.len() / READS_PER_THREAD_MIN).clamp(1, THREADS_MAX);
     let mut results: Vec<io::Result<()>> = reads.iter().map(|_| Ok(())).collect();
@@ -25,7 +25,7 @@ pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Vec<io::Result<()>> {
     thread::scope(|scope| {
         for _ in 1..threads {
             let thread = thread::Builder::new().name("oncefs-read".to_owned());
-            // A machine that can start no more threads is slow to read, not unable to.
+            // A machine that can start no more threads reads slowly, but it reads.
             if thread.spawn_scoped(scope, read_what_is_left).is_err() {
                 break;
             }

@@ -1,8 +1,8 @@
-//! Many reads of files at once by io_uring: one system call hands them to the device, and one wait takes all answers. And
-//! a write beside which the thread does something else.
+//! Parallel reads of files by io_uring: one system call passes them to the device, and one wait takes all answers. Also
+//! a write during which the thread does other work.
 //!
-//! Each thread has a ring of its own, made when it is first needed. The rule that makes it safe: **nothing returns while a
-//! request is under way**, so no buffer is given back while the kernel may still use it.
+//! Each thread has its own ring, created at first use. The rule that makes it safe: **nothing returns while a request
+//! is under way**, so no buffer is given back while the kernel may still use it.
 
 use std::cell::{OnceCell, RefCell};
 use std::fs::File;
@@ -16,28 +16,28 @@ use io_uring::{IoUring, Probe, opcode, squeue, types};
 
 use super::joined::{FileRead, read_joined};
 
-/// Reads under way for one thread, at most: what keeps a solid-state disk busy, and half of a usual queue.
+/// Most reads under way per thread: enough to keep a solid-state disk busy, and half of a usual queue.
 const DEPTH: usize = 128;
-/// How a read that the ring has not answered stands among the answers: no error of the kernel has this number.
+/// Marks a read that the ring has not answered. No error of the kernel has this number.
 const UNANSWERED: i32 = i32::MIN;
 
 thread_local! {
-    /// None within: io_uring is not allowed here.
+    /// None inside: io_uring is not allowed here.
     static RING: OnceCell<Option<RefCell<Ring>>> = const { OnceCell::new() };
 }
 
 struct Ring(IoUring);
 
-/// A read of a file from byte `at` on, and the range of all vectors that it fills.
+/// A read of a file from byte `at` on, and the vectors that it fills, as a range of all vectors.
 struct Request {
     file: RawFd,
     at: u64,
     vectors: Range<usize>,
 }
 
-/// Makes all reads, and gives the result of each. None: io_uring is not allowed here, and nothing was read.
+/// Makes all reads, and returns the result of each. None: io_uring is not allowed here, and nothing was read.
 ///
-/// A read that came back short or was interrupted is made again by itself: its error counts.
+/// A read that came back short or was interrupted is repeated by itself, and the error of that read counts.
 pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Option<Vec<io::Result<()>>> {
     let answers = RING.with(|ring| {
         let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
@@ -51,8 +51,8 @@ pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Option<Vec<io::Result<()>>> 
     Some(results.collect())
 }
 
-/// Writes all of `bytes` at byte `at` of a file, and calls `meanwhile`, which makes no such request itself. None: io_uring
-/// is not allowed here, nothing was written and nothing called.
+/// Writes all of `bytes` at byte `at` of a file, and calls `meanwhile`, which must not make such a request itself.
+/// None: io_uring is not allowed here, nothing was written and nothing called.
 pub fn write_beside(file: &File, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> Option<io::Result<()>> {
     let answer = RING.with(|ring| {
         let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
@@ -83,14 +83,14 @@ impl Ring {
         }
     }
 
-    /// A ring that has shown that it works: what makes one may be allowed where using it is not.
+    /// A tested ring: a system may allow creating a ring but not using it.
     fn new() -> io::Result<Self> {
-        // The thread that waits takes the answers itself (Linux 6.1), and is not interrupted by each.
+        // The waiting thread takes the answers itself (Linux 6.1), and is not interrupted by each.
         let quiet = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(DEPTH as u32);
         let ring = quiet.or_else(|_| IoUring::new(DEPTH as u32))?;
         let mut ring = Self(ring);
         let nothing = opcode::Nop::new().build();
-        // SAFETY: it names no memory.
+        // SAFETY: the request names no memory.
         unsafe { ring.0.submission().push(&nothing) }.expect("an empty queue has room");
         ring.0.submit_and_wait(1)?;
         assert_eq!(ring.0.completion().count(), 1, "answers of a ring that was asked once");
@@ -120,7 +120,7 @@ impl Ring {
             while asked < requests.len() && asked - answered < DEPTH {
                 let entry = requests[asked].entry(vectors).user_data(asked as u64);
                 // SAFETY: the vectors, and the buffers that they name, are borrowed until this function returns, and it
-                // returns when every read has its answer.
+                // returns only when every read has its answer.
                 unsafe { self.0.submission().push(&entry) }.expect("the queue has room for DEPTH reads");
                 asked += 1;
             }
@@ -137,24 +137,24 @@ impl Ring {
         answers
     }
 
-    /// Hands a write over.
+    /// Submits a write.
     fn begin_write<'a>(&'a mut self, file: &File, bytes: &'a [u8], at: u64) -> WriteUnderWay<'a> {
         let len = u32::try_from(bytes.len()).expect("a write is much shorter than 4 GiB");
         let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), len).offset(at).build();
-        // SAFETY: the bytes are borrowed by what is returned, which waits for the answer before it lets go of them.
+        // SAFETY: the returned value borrows the bytes, and waits for the answer before it releases them.
         unsafe { self.0.submission().push(&entry) }.expect("the queue has room: nothing is under way");
         self.wait(0);
         WriteUnderWay { ring: self, _bytes: bytes, answer: None }
     }
 
-    /// Hands over what is new and waits for so many answers, or fewer if a signal comes.
+    /// Submits new requests and waits for this many answers, or fewer if a signal comes.
     fn wait(&self, answers: usize) {
         match self.0.submit_and_wait(answers) {
             Ok(_) => {}
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {
                 std::thread::yield_now();
             }
-            // Buffers may still be written, and there is no way to wait for that: going on would corrupt memory.
+            // Buffers may still be written, and there is no way to wait for that. Continuing would corrupt memory.
             Err(e) => {
                 log::error!("reads that are under way cannot be waited for: {e}");
                 std::process::abort();
@@ -163,7 +163,7 @@ impl Ring {
     }
 }
 
-/// A write that the kernel has. Waits for its end, also where what is done beside it panics.
+/// A write that the kernel has. Dropping it waits for its end, even if the work beside it panics.
 struct WriteUnderWay<'a> {
     ring: &'a mut Ring,
     _bytes: &'a [u8],
@@ -192,7 +192,7 @@ impl Drop for WriteUnderWay<'_> {
 }
 
 impl Request {
-    /// One place costs the kernel less than a list of them.
+    /// A single buffer costs the kernel less than a list.
     fn entry(&self, vectors: &[libc::iovec]) -> squeue::Entry {
         let file = types::Fd(self.file);
         match &vectors[self.vectors.clone()] {

@@ -1,8 +1,8 @@
-//! What a device shows of its owner: the signatures by which file systems, partition tables, volume managers, encryption,
-//! RAID and swap are known. A new volume must not take such a device unasked.
+//! The signatures on a device that tell its owner: of file systems, partition tables, volume managers, encryption, RAID
+//! and swap. A new volume must not take such a device unasked.
 //!
-//! The table is wider than that of libblkid, which also looks at checksums and versions: a damaged file system is one
-//! that somebody may want back. So a device of random bytes is taken for one of these about once in 6,000 times.
+//! The table is wider than that of libblkid, which also checks checksums and versions: the owner of a damaged file
+//! system may want it back. So a device of random bytes is mistaken for one of these about once in 6,000 times.
 
 use std::fmt;
 use std::io;
@@ -25,9 +25,9 @@ const ZFS_LABEL_BYTES: u64 = 256 * KIB;
 enum Place {
     /// At each of these bytes.
     Start(&'static [u64]),
-    /// So many bytes before the end.
+    /// This many bytes before the end.
     End(&'static [u64]),
-    /// So many bytes before the end, which is first rounded down to a multiple of the second number.
+    /// This many bytes before the end, after the end is rounded down to a multiple of the second number.
     AlignedEnd(u64, u64),
     /// In the uberblocks of ZFS.
     Uberblocks,
@@ -35,7 +35,7 @@ enum Place {
 
 use Place::{AlignedEnd, End, Start, Uberblocks};
 
-/// What it is, by which bytes it is known, and where they lie.
+/// The meaning of each signature, its bytes, and its places.
 const KNOWN: [(&str, &[u8], Place); 79] = [
     ("blocks of an oncefs volume", b"oncefs data area", Start(&[0])),
     // Partition tables.
@@ -69,7 +69,7 @@ const KNOWN: [(&str, &[u8], Place); 79] = [
     ("Ceph", b"bluestore block device", Start(&[0])),
     ("bcache", b"\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81", Start(&[4 * KIB + 24])),
     ("bcachefs", b"\xc6\x85\x73\xf6\x66\xce\x90\xa9\xd9\x6a\x60\xcf\x80\x3d\xf7\xef", Start(&[4 * KIB + 24])),
-    // Swap, with pages of 4 to 64 KiB, and what hibernation leaves there.
+    // Swap, with pages of 4 to 64 KiB, and hibernation data in it.
     ("swap", b"SWAPSPACE2", Start(&SWAP_AT)),
     ("swap", b"SWAP-SPACE", Start(&SWAP_AT)),
     ("a hibernated system", b"S1SUSPEND", Start(&SWAP_AT)),
@@ -132,7 +132,7 @@ const UFS_AT: [u64; 3] = [8 * KIB + 1372, 64 * KIB + 1372, 256 * KIB + 1372];
 /// A signature on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signature {
-    /// What it stands for.
+    /// Its meaning.
     pub name: &'static str,
     /// Its first byte.
     pub at: u64,
@@ -146,7 +146,7 @@ impl fmt::Display for Signature {
     }
 }
 
-/// All signatures that a device shows.
+/// All signatures on a device.
 pub fn find(device: &dyn Device) -> io::Result<Vec<Signature>> {
     let len = device.len()?;
     let head = Window::read(device, 0, len.min(HEAD_BYTES))?;
@@ -160,7 +160,7 @@ pub fn find(device: &dyn Device) -> io::Result<Vec<Signature>> {
     Ok(found)
 }
 
-/// Writes zeros over signatures, so that nobody takes the device for what it was.
+/// Overwrites signatures with zeros, so that no program recognizes the former content.
 pub fn erase(device: &dyn Device, found: &[Signature]) -> io::Result<()> {
     let len = device.len()?;
     for signature in found {

@@ -1,10 +1,11 @@
 //! Locks and atomics of the engine and of `fs`: those of parking_lot and of the standard library, each lock with its
 //! rank. [`LockRank`] is the one table of the lock order.
 //!
-//! With the feature `checked` a thread that takes a lock out of order panics and names both locks; without it, ranks
-//! cost nothing. With the feature `schedules` the locks and atomics are those of `shuttle`, which decides at each of
-//! them who runs next (`docs/schedules.md`). Counters of statistics (`Count`) are the standard library's in both:
-//! nothing that is stored depends on them, and a scheduler that stopped at each of them would reach less of the rest.
+//! With the feature `checked`, a thread that takes a lock out of order panics and names both locks. Without it, ranks
+//! cost nothing. With the feature `schedules`, the locks and atomics are those of `shuttle`, which decides at each of
+//! them which thread runs next (`docs/schedules.md`). Counters of statistics (`Count`) are the standard library's in
+//! both cases: nothing that is stored depends on them, and a scheduler that stopped at each of them would explore less
+//! of the rest.
 
 mod rank;
 #[cfg(feature = "schedules")]
@@ -35,7 +36,7 @@ pub struct Mutex<T> {
     inner: imp::Mutex<T>,
 }
 
-/// Holds a [`Mutex`].
+/// The guard of a locked [`Mutex`].
 pub struct MutexGuard<'a, T> {
     inner: imp::MutexGuard<'a, T>,
     _held: Held,
@@ -47,7 +48,7 @@ impl<T> Mutex<T> {
         Self::numbered(rank, 0, value)
     }
 
-    /// One of several locks of a rank, which a thread takes in the order of their numbers.
+    /// One of several locks of a rank. A thread takes them in the order of their numbers.
     pub fn numbered(rank: LockRank, number: u64, value: T) -> Self {
         Self { place: Place::new(rank, number), inner: imp::Mutex::new(value) }
     }
@@ -58,7 +59,7 @@ impl<T> Mutex<T> {
         MutexGuard { inner: self.inner.lock(), _held: held }
     }
 
-    /// Takes the lock if it is free. What does not wait may come in any order.
+    /// Takes the lock if it is free. An attempt without waiting may come in any order.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.inner.try_lock()?;
         Some(MutexGuard { inner, _held: self.place.take() })
@@ -72,12 +73,12 @@ impl<T> Mutex<T> {
         Some(MutexGuard { inner, _held: held })
     }
 
-    /// Whether some thread holds it just now.
+    /// Whether some thread holds it right now.
     pub fn is_locked(&self) -> bool {
         self.inner.try_lock().is_none()
     }
 
-    /// The value of a lock that nobody shares.
+    /// The value of a lock that is not shared.
     pub fn into_inner(self) -> T {
         self.inner.into_inner()
     }
@@ -109,13 +110,13 @@ pub struct RwLock<T> {
     inner: imp::RwLock<T>,
 }
 
-/// Holds a [`RwLock`] shared.
+/// The guard of a [`RwLock`] that is held shared.
 pub struct RwLockReadGuard<'a, T> {
     inner: imp::RwLockReadGuard<'a, T>,
     _held: Held,
 }
 
-/// Holds a [`RwLock`] alone.
+/// The guard of a [`RwLock`] that is held exclusively.
 pub struct RwLockWriteGuard<'a, T> {
     inner: imp::RwLockWriteGuard<'a, T>,
     _held: Held,
@@ -127,30 +128,30 @@ impl<T> RwLock<T> {
         Self::numbered(rank, 0, value)
     }
 
-    /// One of several locks of a rank, which a thread takes in the order of their numbers.
+    /// One of several locks of a rank. A thread takes them in the order of their numbers.
     pub fn numbered(rank: LockRank, number: u64, value: T) -> Self {
         Self { place: Place::new(rank, number), inner: imp::RwLock::new(value) }
     }
 
-    /// Waits until nobody holds it alone.
+    /// Waits until no thread holds it exclusively, and takes it shared.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         let held = self.place.take_in_order();
         RwLockReadGuard { inner: self.inner.read(), _held: held }
     }
 
-    /// Waits until nobody holds it.
+    /// Waits until no thread holds it, and takes it exclusively.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         let held = self.place.take_in_order();
         RwLockWriteGuard { inner: self.inner.write(), _held: held }
     }
 
-    /// Takes it shared unless somebody holds it alone. What does not wait may come in any order.
+    /// Takes it shared unless a thread holds it exclusively. An attempt without waiting may come in any order.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
         let inner = self.inner.try_read()?;
         Some(RwLockReadGuard { inner, _held: self.place.take() })
     }
 
-    /// Takes it alone if nobody holds it. What does not wait may come in any order.
+    /// Takes it exclusively if no thread holds it. An attempt without waiting may come in any order.
     pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
         let inner = self.inner.try_write()?;
         Some(RwLockWriteGuard { inner, _held: self.place.take() })
@@ -189,22 +190,22 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
 pub struct Condvar(imp::Condvar);
 
 impl Condvar {
-    /// Releases the lock until somebody notifies.
+    /// Releases the lock until a notification comes.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.0.wait(&mut guard.inner);
     }
 
-    /// As `wait`, for `time` at most.
+    /// Like `wait`, for at most `time`.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
         self.0.wait_for(&mut guard.inner, time);
     }
 
-    /// Wakes the thread that waits longest.
+    /// Wakes the thread that has waited longest.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all threads that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }

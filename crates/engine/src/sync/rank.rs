@@ -1,9 +1,10 @@
 //! The order of all locks, in one table, and its check at run time.
 
 /// Every lock of `fs` and of the engine, outermost first: a thread takes only locks that stand below those it holds.
-/// Locks of one rank have numbers and are taken in their order. Room for changes is waited for between `Map` and `Log`, and
-/// without `Checkpointing` ([`assert_may_wait_for_room`]). Who has claimed room in the log takes none down to `Map` but
-/// `Rename`: somebody who holds it may wait for that room ([`RoomHeld`]).
+/// Locks of one rank have numbers and are taken in their order. A thread waits for room for changes between `Map` and
+/// `Log`, and without `Checkpointing` ([`assert_may_wait_for_room`]). A thread that has claimed room in the log takes
+/// none of the locks down to `Map`, except `Rename`, because a lock's holder may be waiting for that room
+/// ([`RoomHeld`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockRank {
     /// `fs`: the join handle of a thread, while it is started or joined.
@@ -16,13 +17,13 @@ pub enum LockRank {
     Tuning,
     /// Engine: one checkpoint at a time.
     Checkpointing,
-    /// Engine: one portion of a file is laid out anew at a time.
+    /// Engine: one portion of a file is defragmented at a time.
     Defragging,
     /// Engine: the file of skipped blocks.
     BacklogFile,
-    /// Engine: how far the worker's pass over all maps is.
+    /// Engine: the progress of the worker's pass over all maps.
     Pass,
-    /// Engine: a map, shared to look up, exclusive to change. Two maps in the order of their locks' numbers.
+    /// Engine: a map, shared for look-ups, exclusive for changes. Two maps in the order of their locks' numbers.
     Map,
     /// Engine: the log; only the committer writes. It takes the gate below to end a group.
     Log,
@@ -30,7 +31,7 @@ pub enum LockRank {
     GroupGate,
     /// `fs`: an inode, in ascending number.
     Inode,
-    /// `fs`: shared by a thread that makes an inode, until it is published.
+    /// `fs`: shared by a thread that creates an inode, until it is published.
     InodeBeingMade,
     /// `fs`: inode numbers that are leased and free.
     InodeNumbers,
@@ -46,9 +47,9 @@ pub enum LockRank {
     State,
     /// Engine: the data area is flushed.
     Flushing,
-    /// Engine: shared to read table pages, alone to write some.
+    /// Engine: shared to read table pages, exclusive to write some.
     TableIo,
-    /// Engine and `fs`: parts that take no other lock while they hold theirs, but those below.
+    /// Engine and `fs`: parts that take no other lock while they hold theirs, except those below.
     Part,
     /// Engine: the memory level of the hint store, and hints on their way to disk.
     Hints,
@@ -66,12 +67,12 @@ pub struct Place {
     number: u64,
 }
 
-/// The most for which one lock was held in this process, known where it is counted.
+/// The most work done under one lock in this process, known where it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MostHeld {
     /// Reads from the disk under a lock that other requests need.
     pub reads: u64,
-    /// Pages of the block table, shards and regions that were looked at in memory under a lock that all requests need.
+    /// Pages of the block table, shards and regions read in memory under a lock that all requests need.
     pub looks: u64,
 }
 
@@ -83,10 +84,10 @@ mod check {
 
     use super::{LockRank, MostHeld, Place};
 
-    /// Reads from the disk for which one lock that other requests need may be held.
+    /// Most reads from the disk under one lock that other requests need.
     const READS_HELD_MAX: u64 = 32;
 
-    /// The most of each in this process.
+    /// The largest counts in this process.
     static MOST_READS_HELD: AtomicU64 = AtomicU64::new(0);
     static MOST_LOOKS_HELD: AtomicU64 = AtomicU64::new(0);
 
@@ -103,7 +104,7 @@ mod check {
     /// A lock that this thread holds, and what it has done meanwhile.
     struct Taken {
         place: Place,
-        /// Look-ups on the disk.
+        /// Pages of the block table and shards that were read in memory.
         reads: u64,
         /// Pages of the block table and shards that were looked at in memory.
         looks: u64,

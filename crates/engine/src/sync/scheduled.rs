@@ -10,35 +10,35 @@ pub use shuttle_parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLock
 
 /// parking_lot's condition variable under `shuttle`.
 ///
-/// No time passes: a thread that waits is woken or waits for ever, so that a wake-up that only a timeout makes good is
-/// found as a deadlock.
+/// No time passes: a waiting thread is woken or waits forever. So a lost wake-up that only a timeout would cover shows
+/// up as a deadlock.
 #[derive(Default)]
 pub struct Condvar {
     sleepers: Waiting<VecDeque<Arc<BatchSemaphore>>>,
 }
 
 impl Condvar {
-    /// Releases the lock until somebody notifies.
+    /// Releases the lock until a notification comes.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let woken = Arc::new(BatchSemaphore::new(0, Fairness::StrictlyFair));
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).push_back(woken.clone());
         MutexGuard::unlocked(guard, || woken.acquire_blocking(1).expect("nobody closes it"));
     }
 
-    /// As `wait`, except where there is nothing to wait for.
+    /// Like `wait`, except if there is nothing to wait for.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
         if !time.is_zero() {
             self.wait(guard);
         }
     }
 
-    /// Wakes the thread that waits longest.
+    /// Wakes the thread that has waited longest.
     pub fn notify_one(&self) {
         let woken = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         woken.into_iter().for_each(|sleeper| sleeper.release(1));
     }
 
-    /// Wakes all threads that wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         let woken = std::mem::take(&mut *self.sleepers.lock().unwrap_or_else(PoisonError::into_inner));
         woken.into_iter().for_each(|sleeper| sleeper.release(1));

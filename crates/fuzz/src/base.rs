@@ -1,4 +1,4 @@
-//! The volumes that are damaged: small, with an example of everything that a volume can hold.
+//! The volumes to damage: small, with an example of everything that a volume can hold.
 
 use std::sync::LazyLock;
 
@@ -18,15 +18,15 @@ const BLOCK: usize = 4096;
 const ACL: &[u8] =
     b"\x02\0\0\0\x01\0\x07\0\xff\xff\xff\xff\x02\0\x07\0\xe8\x03\0\0\x04\0\x05\0\xff\xff\xff\xff\x10\0\x07\0\xff\xff\xff\xff\x20\0\x05\0\xff\xff\xff\xff";
 
-/// A volume, and every state that it may be found in: damage to the end of its log can take the last groups away.
+/// A volume, and every state that a mount may show: damage to the end of its log can remove the last groups.
 pub struct Base {
     /// Its bytes.
     pub parts: Parts,
-    /// What a mount may show, the newest state last.
+    /// The states that a mount may show, the newest last.
     pub states: Vec<Tree>,
 }
 
-/// A volume that was unmounted, and one whose power was cut with three groups in the log.
+/// A volume that was unmounted, and one that lost power with three groups in the log.
 pub static BASES: LazyLock<[Base; 2]> = LazyLock::new(|| [make(false), make(true)]);
 
 fn make(is_cut: bool) -> Base {
@@ -34,7 +34,7 @@ fn make(is_cut: bool) -> Base {
     let file_system = volume.open(false).expect("a sound volume opens");
     let must = "a sound volume takes this";
     fill(&file_system).expect(must);
-    // The worker has dealt with some of it, and the rank queues know all files.
+    // The worker has examined some of it, and the rank queues know all files.
     file_system.store().run(BackgroundStep::Revisit { blocks_max: 64 }).expect(must);
     file_system.store().run(BackgroundStep::Rank).expect(must);
     file_system.store().run(BackgroundStep::LeaveCleanly).expect(must);
@@ -53,7 +53,7 @@ fn make(is_cut: bool) -> Base {
     Base { parts, states }
 }
 
-/// Bytes that are not compressible, the same for the same `kind`.
+/// Incompressible bytes, the same for the same `kind`.
 pub fn bytes(kind: u8, len: usize) -> Vec<u8> {
     let mut state = u32::from(kind).wrapping_mul(0x9E37_79B9) | 1;
     let next = |state: &mut u32| {
@@ -116,7 +116,7 @@ fn fill(fs: &FileSystem) -> oncefs_fs::Result<()> {
     fs.forget(freed)
 }
 
-/// One commit group of the volume whose power is cut.
+/// One commit group of the volume that loses power.
 fn change(fs: &FileSystem, round: u8) -> oncefs_fs::Result<()> {
     let name = format!("in the log {round}");
     let ino = file(fs, Ino::ROOT, name.as_bytes(), &bytes(20 + round, 2 * BLOCK + 50))?;

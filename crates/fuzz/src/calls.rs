@@ -1,8 +1,8 @@
-//! Random system calls on a volume in memory and on a simple model of a file system: every answer has to be the same,
-//! and so has everything that can be seen, also after checkpoints, out-of-line work, reopening and power cuts.
+//! Random system calls on a volume in memory and on a simple model of a file system. Every answer and the visible state
+//! must be the same, even after checkpoints, out-of-line work, reopening and power cuts.
 //!
-//! The model is the one of the `fs` crate's tests: the one definition of right. After a power cut it goes back to the
-//! last commit, for nothing is committed here but when the input says so.
+//! The model is that of the `fs` crate's tests, which is the only definition of right behavior. After a power cut it
+//! goes back to the last commit, because only the input commits here.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -18,14 +18,14 @@ use crate::input::Input;
 use crate::reference::{Node, Reference};
 use crate::volume::{LOG_BYTES, Volume};
 
-/// Offsets and lengths stay below: the model keeps whole files.
+/// Bound on offsets and lengths, because the model keeps whole files.
 const FILE_BYTES_MAX: u64 = 160_000;
 const NODES_MAX: usize = 60;
 const CALLS_MAX: usize = 200;
-/// Calls after which a commit comes anyhow: a group must not outgrow its share of the log.
+/// Most calls between commits: a group must not outgrow its share of the log.
 const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
-/// Seven places of one name each: names of a directory meet, and all of them fit.
+/// Seven places of one name each: the names of a directory meet, and all of them fit.
 const CROWDED: NamePlaces = NamePlaces { bits: 3, names_max: 1 };
 const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
 const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
@@ -58,7 +58,7 @@ struct Run {
     volume: Volume,
     file_system: Option<Arc<FileSystem>>,
     model: Reference,
-    /// What a power cut leaves.
+    /// The state after a power cut.
     committed: std::collections::BTreeMap<Ino, Node>,
     called: usize,
     in_group: usize,
@@ -82,7 +82,7 @@ impl Run {
         format!("call {}: {}", self.called, self.last)
     }
 
-    /// Both results, which have to agree; errors agree when they are of one kind.
+    /// Both results, which must agree. Errors agree if they are of one kind.
     fn agree<A, B>(&self, real: Result<A>, model: Result<B>) -> Option<(A, B)> {
         match (real, model) {
             (Ok(real), Ok(model)) => Some((real, model)),
@@ -171,7 +171,7 @@ impl Run {
         self.agree(made, model);
     }
 
-    /// Those that forbid nothing.
+    /// Sets flags that forbid nothing.
     fn set_flags(&mut self, input: &mut Input<'_>) {
         let ino = self.any(input);
         let flags = input.pick(&[FileFlags::default(), FileFlags::NO_DUMP, FileFlags::NO_ATIME]);
@@ -228,7 +228,7 @@ impl Run {
     fn write(&mut self, input: &mut Input<'_>) {
         let (ino, at) = (self.node_of(FileKind::Regular, input), Self::offset(input));
         let len = if input.one_in(2) { 1 + input.below(20_000) } else { 4096 * (1 + input.below(8)) };
-        // Few different contents, so that many blocks are duplicates, and zeros among them.
+        // Few different contents, among them zeros, so that many blocks are duplicates.
         let data = bytes(input.byte() % 5, len as usize);
         self.last = format!("write {len} bytes at {at} of {}", ino.0);
         let model = self.model.write(ino, at, &data);
@@ -245,13 +245,13 @@ impl Run {
         }
     }
 
-    /// Whole blocks in half of the cases.
+    /// A length, of whole blocks in half of the cases.
     fn length_of_read(input: &mut Input<'_>) -> usize {
         let len = input.below(50_000) as usize;
         if input.one_in(2) { len.next_multiple_of(BLOCK_BYTES) } else { len }
     }
 
-    /// Into a buffer of the file system's, or into one of the caller's, aligned if whole blocks are read.
+    /// Reads into a buffer of the file system, or into one of the caller, aligned if whole blocks are read.
     fn read_either_way(&self, handle: Handle, ino: Ino, at: u64, len: usize) -> oncefs_fs::Result<Vec<u8>> {
         if (len / BLOCK_BYTES).is_multiple_of(3) {
             return self.fs().read_by(handle, ino, at, len, true).map(|bytes| bytes.to_vec());
@@ -325,7 +325,7 @@ impl Run {
         }
     }
 
-    /// What lies outside the data that is found has to be zeros.
+    /// Checks that the bytes outside the found data are zeros.
     fn seek(&mut self, input: &mut Input<'_>) {
         let ino = self.node_of(FileKind::Regular, input);
         self.last = format!("seek through {}", ino.0);
@@ -347,7 +347,7 @@ impl Run {
         }
     }
 
-    /// The kernel lets go of a file that has no name.
+    /// Forgets a file without a name, as the kernel does.
     fn forget(&mut self, input: &mut Input<'_>) {
         let orphans = self.model.nodes.iter().filter(|(_, node)| node.nlink == 0);
         let orphans: Vec<Ino> = orphans.map(|(ino, _)| *ino).collect();
@@ -368,7 +368,7 @@ impl Run {
         self.note_commit();
     }
 
-    /// A chore that commits.
+    /// A background step that commits.
     fn commit(&mut self, step: BackgroundStep) {
         self.last = format!("{step:?}");
         self.agree(self.fs().store().run(step).map_err(Error::from), Ok(()));
@@ -380,7 +380,7 @@ impl Run {
         self.committed.clone_from(&self.model.nodes);
     }
 
-    /// Work in the background: nothing of it can be seen.
+    /// Work in the background, without a visible effect.
     fn work(&mut self, input: &mut Input<'_>) {
         let step = input.pick(&WORK);
         self.last = format!("{step:?}");
@@ -389,7 +389,7 @@ impl Run {
 
     fn reopen(&mut self, is_compared: bool) {
         if is_compared {
-            // Not each time: reading brings things into memory that have to be right on disk.
+            // Not each time: a read loads data into memory that must also be right on disk.
             self.last = "before reopening".to_owned();
             self.compare_all();
         }
@@ -422,7 +422,7 @@ impl Run {
         self.agree(self.fs().reclaim_left_behind(), Ok(()));
         self.model.nodes.retain(|_, node| node.nlink > 0);
         self.compare_all();
-        // What was reclaimed is a change of its own, and so is the first lease.
+        // Reclaiming is a change of its own, and so is the first lease.
         self.commit_alone();
     }
 

@@ -1,5 +1,4 @@
-//! Damage to a volume: as a medium does it, as a host that mixes places up does it, and as only a bug or an attacker
-//! can do it, with the checksums right.
+//! Damage to a volume: by a medium, by a host that mixes up places, and by a bug or an attacker, with right checksums.
 
 use oncefs_engine::Pbn;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
@@ -12,12 +11,12 @@ use crate::input::Input;
 use crate::seal::{self, SECTOR_BYTES};
 use crate::volume::Parts;
 
-/// What was done, by how much can be promised afterwards.
+/// The kind of damage, ordered by the promises that it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Bytes changed where they are, or vanished: checksums and counts tell.
+    /// Bytes changed in place, or vanished. Checksums and counts detect it.
     InPlace,
-    /// Sound bytes in the place of others.
+    /// Sound bytes at a wrong place.
     Moved,
     /// Wrong bytes with a right checksum.
     Sealed,
@@ -36,7 +35,7 @@ pub fn damage(parts: &mut Parts, input: &mut Input<'_>) -> Kind {
     }
 }
 
-/// Writes a number of 1, 4 or 8 bytes that arithmetic may go wrong with.
+/// Writes a number of 1, 4 or 8 bytes at which arithmetic may go wrong.
 fn set_number(bytes: &mut [u8], input: &mut Input<'_>) {
     let width = input.pick(&[1, 2, 4, 8]);
     if bytes.len() >= width {
@@ -45,7 +44,7 @@ fn set_number(bytes: &mut [u8], input: &mut Input<'_>) {
     }
 }
 
-/// Changes a device; `seal_page` makes a changed page's checksums right.
+/// Changes a device. `seal_page` corrects a changed page's checksums.
 fn damage_image(image: &mut Image, input: &mut Input<'_>, seal_page: fn(&mut Image, u64, &mut Input<'_>)) -> Kind {
     let pages = image.written();
     if pages.is_empty() {
@@ -86,12 +85,12 @@ fn seal_hints(image: &mut Image, page: u64, input: &mut Input<'_>) {
     if page == 0 {
         return seal::hint_header(bytes);
     }
-    // Most of what matters stands in the first bytes.
+    // The first bytes matter most.
     set_number(&mut bytes[16..32], input);
     seal::hint_page(bytes);
 }
 
-/// The two slots begin at page 0 and at page 4096; a length that is not larger than the page stays within it.
+/// The two slots begin at page 0 and at page 4096. A length up to the page's stays within it.
 fn seal_skipped(image: &mut Image, page: u64, _: &mut Input<'_>) {
     let bytes = image.page_mut(page);
     let length = u64::from_le_bytes(bytes[48..56].try_into().expect("eight bytes"));
@@ -99,12 +98,12 @@ fn seal_skipped(image: &mut Image, page: u64, _: &mut Input<'_>) {
     seal::skipped(&mut bytes[..end]);
 }
 
-/// A page of the log at which a record begins, with its whole bytes.
+/// A page of the log at which a record begins, with all bytes of the record.
 fn group(log: &Image, input: &mut Input<'_>) -> Option<(u64, Vec<u8>)> {
     const MAGIC: [u8; 8] = 0x6F6E_6365_6673_4C52_u64.to_le_bytes();
     let begins = |page: &u64| log.page(*page)[8..16] == MAGIC;
     let pages: Vec<u64> = log.written().into_iter().filter(begins).collect();
-    // The last groups are those that are read after a crash.
+    // Recovery reads the last groups.
     let back = input.index(pages.len().max(1));
     let page = *pages.iter().rev().nth(back)?;
     let (at, header) = (page * PAGE_BYTES as u64, log.page(page));
@@ -114,7 +113,7 @@ fn group(log: &Image, input: &mut Input<'_>) -> Option<(u64, Vec<u8>)> {
     (bytes.len() >= PAGE_BYTES).then_some((at, bytes))
 }
 
-/// Changes a commit group and makes its checksum right: a number in the header, or its operations.
+/// Changes a number in the header of a commit group, or its operations, and corrects the checksum.
 fn damage_group(log: &mut Image, input: &mut Input<'_>) -> Kind {
     let Some((at, mut bytes)) = group(log, input) else { return Kind::InPlace };
     match input.byte() % 4 {
@@ -126,13 +125,13 @@ fn damage_group(log: &mut Image, input: &mut Input<'_>) -> Kind {
         _ => bytes = with_other_operations(&bytes, input),
     }
     seal::log_record(&mut bytes);
-    // Behind the log's end there is nothing to damage.
+    // There is nothing to damage after the log's end.
     let len = bytes.len().min((log.len - at) as usize);
     log.write(&bytes[..len], at).expect("it lies within the log");
     Kind::Sealed
 }
 
-/// The record with one of its operations left out, repeated, or with one more that somebody made up.
+/// The record with one of its operations omitted or repeated, or with an invented one.
 fn with_other_operations(record: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     let length = u64::from_le_bytes(record[24..32].try_into().expect("eight bytes"));
     let end = usize::try_from(length).map_or(record.len(), |length| length.saturating_add(96).min(record.len()));
@@ -198,7 +197,7 @@ fn damage_record(parts: &mut Parts, input: &mut Input<'_>) -> Kind {
     kind
 }
 
-/// The shard with blocks that go elsewhere, mostly to blocks that others use.
+/// The shard with blocks that point elsewhere, mostly to blocks that others use.
 fn with_other_extent(key: &[u8], value: &[u8], input: &mut Input<'_>) -> Vec<u8> {
     let Some(key) = keys::parse_shard(key) else { return value.to_vec() };
     let Some(mut shard) = Shard::decode(key, value) else { return value.to_vec() };

@@ -1,8 +1,8 @@
-//! Every decoder of bytes on disk, on any bytes: as they are, and with their checksum set right, so that
-//! decoding goes beyond it.
+//! Runs every decoder of bytes on disk on any bytes: unchanged, and with a corrected checksum, so that decoding goes
+//! further.
 //!
-//! Asserted of each: (1) it ends without a panic; (2) it takes memory in proportion to its input only; (3) what it
-//! accepts is the same after encoding and decoding; (4) where the format leaves no choice, it is the same bytes.
+//! Asserted for each: (1) it ends without a panic; (2) it takes memory only in proportion to its input; (3) an accepted
+//! value is the same after encoding and decoding; (4) if the format leaves no choice, so are its bytes.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -25,21 +25,21 @@ use crate::input::Input;
 use crate::memory::bounded;
 use crate::seal::{self, VOLUME_ID};
 
-/// A structure: its name, how its checksum is set right, and what holds for any bytes of it.
+/// A structure: its name, the correction of its checksum, and the check for any bytes of it.
 pub struct Structure {
-    /// As in docs/format.md.
+    /// The name in docs/format.md.
     pub name: &'static str,
-    /// Sets the checksum right.
+    /// Corrects the checksum.
     pub seal: fn(&mut [u8]),
     check: fn(&[u8]),
 }
 
-/// Number in the keys of records, so that their checksums have a seed.
+/// Number in the keys of records, which seeds their checksums.
 const NUMBER: u64 = 7;
 /// The key of shards, for the same reason.
 const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
 
-/// All of them. An input's first byte chooses one, so new ones come last.
+/// All structures. An input's first byte chooses one, so new ones come last.
 pub const STRUCTURES: [Structure; 30] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
@@ -232,7 +232,7 @@ fn check_replica(bytes: &[u8]) {
     }
 }
 
-/// A record from before it had its last number is accepted and gets it.
+/// A record from a version without the last number is accepted and gets it.
 fn check_scrub(bytes: &[u8]) {
     if let Some(found) = decoded(bytes, || ScrubRecord::decode(bytes)) {
         let encoded = found.encode();
@@ -279,7 +279,7 @@ fn check_number(bytes: &[u8]) {
     }
 }
 
-/// What rides in the log in made operations.
+/// The data that rides in the log in generated operations.
 static DATA: [u8; BLOCK_BYTES] = [0xA5; BLOCK_BYTES];
 
 /// Operations as the engine could write them, with numbers up to the largest.
@@ -291,7 +291,7 @@ fn made_operations<'a>(input: &mut Input<'a>) -> Vec<Op<'a>> {
     ops
 }
 
-/// One of them.
+/// One operation.
 pub fn made_operation<'a>(input: &mut Input<'a>) -> Op<'a> {
     let pbn = Pbn(input.edge() >> 17);
     let blocks = 1 + input.below(SHARD_BLOCKS);
@@ -326,7 +326,7 @@ fn check_made_operations(bytes: &[u8]) {
     check_written(&made_operations(&mut Input::new(bytes)));
 }
 
-/// Extents set at random places, beside an array that says what each block should be.
+/// Sets extents at random places, and compares with an array of the expected blocks.
 fn check_made_shard(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let (mut shard, mut model) = (Shard::default(), [Target::Hole; SHARD_BLOCKS as usize]);
@@ -348,7 +348,7 @@ fn check_made_shard(bytes: &[u8]) {
     assert!(blocks.eq(model), "the shard differs from the array: {shard:?}");
 }
 
-/// A record of the `fs` crate: accepted twice, or not at all.
+/// Checks a record of the `fs` crate: it is accepted twice or not at all.
 fn check_recoded(key: &[u8], bytes: &[u8], is_exact: bool) {
     let Ok(again) = decoded(bytes, || oncefs_fs::format::recode(key, bytes)) else { return };
     assert_eq!(oncefs_fs::format::recode(key, &again).ok().as_ref(), Some(&again));

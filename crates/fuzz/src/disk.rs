@@ -1,5 +1,5 @@
-//! The devices and the sorted state of a volume in memory: cheap to copy, open to damage, with a bound on how often
-//! they are asked, so that work without an end is noticed.
+//! The devices and the sorted state of a volume in memory: cheap to copy, open to damage, with a bound on requests, so
+//! that endless work is noticed.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,10 +11,10 @@ use oncefs_engine::device::Device;
 use oncefs_engine::kv::{Kv, KvMemory, Put};
 use parking_lot::Mutex;
 
-/// The unit of what a crash may lose of a device.
+/// The unit that a crash may lose of a device.
 pub const PAGE_BYTES: usize = 4096;
 
-/// Requests that one execution may make: the most for honest ones is a hundredth of it.
+/// Most requests of one execution. Executions without a fault need at most a hundredth of this.
 const REQUESTS_MAX: u64 = 2_000_000;
 
 /// Counts requests to all parts of one volume.
@@ -30,7 +30,7 @@ impl Requests {
 
 type Pages = BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>;
 
-/// What a device holds.
+/// The content of a device.
 #[derive(Clone, Default)]
 pub struct Image {
     pages: Pages,
@@ -39,7 +39,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// A device of so many zero bytes.
+    /// A device of `len` zero bytes.
     pub fn new(len: u64) -> Self {
         Self { pages: Pages::new(), len }
     }
@@ -54,7 +54,7 @@ impl Image {
         self.pages.get(&page).map_or([0; PAGE_BYTES], |bytes| **bytes)
     }
 
-    /// A page, to be changed.
+    /// A page, for changes.
     pub fn page_mut(&mut self, page: u64) -> &mut [u8; PAGE_BYTES] {
         Arc::make_mut(self.pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_BYTES])))
     }
@@ -102,7 +102,7 @@ impl Image {
     }
 }
 
-/// A device: what was written, and what was flushed of it.
+/// A device: its written and its flushed content.
 pub struct Disk {
     requests: Arc<Requests>,
     written: Mutex<Image>,
@@ -110,7 +110,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A device that holds `image`, durably.
+    /// A device with the durable content `image`.
     pub fn new(image: &Image, requests: &Arc<Requests>) -> Self {
         Self { requests: requests.clone(), written: Mutex::new(image.clone()), durable: Mutex::new(image.clone()) }
     }
@@ -120,7 +120,7 @@ impl Disk {
         self.written.lock().clone()
     }
 
-    /// What a power cut leaves: what was flushed, and of the pages written since those that `is_kept` chooses.
+    /// The content after a power cut: the flushed pages, and those of the later writes that `is_kept` chooses.
     pub fn after_power_cut(&self, mut is_kept: impl FnMut() -> bool) -> Image {
         let (written, mut left) = (self.written.lock(), self.durable.lock().clone());
         for (page, bytes) in &written.pages {
@@ -180,7 +180,7 @@ impl Device for Disk {
 /// Records by key.
 pub type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The sorted state: what was written, and what was flushed of it.
+/// The sorted state: its written and its flushed content.
 pub struct Sorted {
     requests: Arc<Requests>,
     written: Mutex<Records>,
@@ -188,7 +188,7 @@ pub struct Sorted {
 }
 
 impl Sorted {
-    /// A sorted state that holds `records`, durably.
+    /// A sorted state with the durable content `records`.
     pub fn new(records: &Records, requests: &Arc<Requests>) -> Self {
         Self { requests: requests.clone(), written: Mutex::new(records.clone()), durable: Mutex::new(records.clone()) }
     }
@@ -198,7 +198,7 @@ impl Sorted {
         self.written.lock().clone()
     }
 
-    /// What a power cut leaves: what was flushed; or everything, as it may have been flushed meanwhile.
+    /// The content after a power cut: the flushed records, or all records, because a flush may have happened meanwhile.
     pub fn after_power_cut(&self, is_flushed: bool) -> Records {
         if is_flushed { self.written.lock().clone() } else { self.durable.lock().clone() }
     }

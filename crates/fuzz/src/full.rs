@@ -1,6 +1,6 @@
-//! Random programs of a user without privileges on a volume that others have almost filled. Any call may be refused
-//! for want of room. After each program the volume opens, is clean, takes a write, and has all its room again once the
-//! user's files are gone.
+//! Random programs of an unprivileged user on a volume that others have almost filled. Any call may fail for lack of
+//! room. After each program the volume opens, is clean, takes a write, and has all its room again once the user's files
+//! are gone.
 
 use std::cell::Cell;
 use std::sync::{Arc, LazyLock};
@@ -17,13 +17,13 @@ const BLOCK: u64 = 4096;
 const CALLS_MAX: usize = 60;
 /// The smallest log that a volume may have.
 const LOG_BYTES: u64 = 4 << 20;
-/// Blocks that others leave.
+/// Blocks that the others leave free.
 const FREE_BLOCKS: u64 = 300;
 /// References that the user has to one block.
 const CLONES: u64 = 6000;
-/// Bytes of calls after which a checkpoint comes anyhow: nobody else makes one when a group has its share of the log.
+/// Bytes of calls after which a checkpoint is made: no thread makes one when a group has used its share of the log.
 const CALL_BYTES_MAX: usize = 256 << 10;
-/// What a call counts for beside its data.
+/// Bytes that a call counts besides its data.
 const CALL_BYTES: usize = 24 << 10;
 const NAMES: [&[u8]; 7] = [b"a", b"b", b"c", b"d", b"clones", b"held", b"sub"];
 const WORK: [BackgroundStep; 9] = [
@@ -47,7 +47,7 @@ static BASE: LazyLock<(Parts, u64)> = LazyLock::new(|| {
     (volume.parts(), free)
 });
 
-/// Others reserve most of the volume. The user has a file that refers to one block again and again.
+/// Lets others reserve most of the volume, and gives the user a file with many references to one block.
 fn fill(fs: &FileSystem) -> Result<u64> {
     let others = fs.mkdir(Ino::ROOT, b"others", 0o755, &ROOT)?.ino;
     let held = fs.mknod(others, b"held", libc::S_IFREG | 0o600, 0, &ROOT)?.ino;
@@ -69,7 +69,7 @@ fn fill(fs: &FileSystem) -> Result<u64> {
     Ok(free)
 }
 
-/// Everything that waits is done.
+/// Does all waiting work.
 fn settle(fs: &FileSystem) -> Result<()> {
     while fs.store().run(BackgroundStep::Reclaim)? {}
     for step in [BackgroundStep::Checkpoint, BackgroundStep::Release, BackgroundStep::Checkpoint] {
@@ -121,7 +121,7 @@ impl Run {
         if input.one_in(4) { self.fs().lookup(user, b"sub").map(|found| found.ino) } else { Ok(user) }
     }
 
-    /// A file of the user, made if need be.
+    /// A file of the user, created if necessary.
     fn file(&self, input: &mut Input<'_>) -> Result<Ino> {
         let (parent, name) = (self.directory(input)?, input.pick(&NAMES[..6]));
         match self.fs().lookup(parent, name) {
@@ -130,7 +130,7 @@ impl Run {
         }
     }
 
-    /// Often at a block's edge, mostly near the start, rarely where only a hole can lie.
+    /// An offset, often at a block's edge, mostly near the start, rarely where only a hole can be.
     fn offset(input: &mut Input<'_>) -> u64 {
         let at = match input.byte() % 8 {
             0 => input.edge() % (1 << 44),
@@ -149,7 +149,7 @@ impl Run {
         }
     }
 
-    /// Before a call with so many bytes.
+    /// Makes room before a call with `bytes` bytes.
     fn make_room(&self, bytes: usize) -> Result<()> {
         self.bytes.set(self.bytes.get() + bytes);
         if self.bytes.get() > CALL_BYTES_MAX {
@@ -194,7 +194,7 @@ impl Run {
         self.fs().write(ino, at, &bytes(input.byte() % 7, len), BY_CALLER).map(drop)
     }
 
-    /// Single blocks that are no neighbours: as many changes as a request can make.
+    /// Writes single blocks that are not adjacent: the most changes that a request can make.
     fn write_apart(&self, input: &mut Input<'_>) -> Result<()> {
         let (ino, at, apart) = (self.file(input)?, Self::offset(input), 2 + input.below(2000));
         let content = bytes(input.byte() % 7, BLOCK as usize);
@@ -217,7 +217,7 @@ impl Run {
         let (source, from) = (self.file(input)?, Self::offset(input));
         let (target, to) = (self.file(input)?, Self::offset(input));
         let (len, is_cloned) = (Self::length(input), (from ^ to) % BLOCK == 0);
-        // What cannot be cloned is written, and nobody commits meanwhile.
+        // Data that cannot be cloned is written, without a commit in between.
         let len = if is_cloned { len } else { len % CALL_BYTES_MAX as u64 };
         self.make_room(if is_cloned { 0 } else { len as usize })?;
         self.fs().copy_file_range(source, from, target, to, len, Privileges::Kept).map(drop)
@@ -251,7 +251,7 @@ impl Run {
         }
     }
 
-    /// Deletes a name; what nobody has open any more goes with it.
+    /// Deletes a name, and the file if it is not open.
     fn remove(&self, input: &mut Input<'_>) -> Result<()> {
         let (parent, name) = (self.directory(input)?, input.pick(&NAMES));
         let gone = if name == b"sub" { self.fs().rmdir(parent, name)? } else { self.fs().unlink(parent, name)? };
@@ -289,7 +289,7 @@ impl Run {
         self.open_again();
     }
 
-    /// Opens it to look first, with all its data, then for good.
+    /// Opens it first for a check with all its data, then for use.
     fn open_again(&mut self) {
         self.file_system = None;
         let failed = |error: Error| -> ! { panic!("opened after call {}: {error}", self.called) };
@@ -304,7 +304,7 @@ impl Run {
         self.file_system = Some(opened);
     }
 
-    /// What has to be true after every program.
+    /// Checks the assertions after a program.
     fn end(&mut self, input: &mut Input<'_>) {
         if input.one_in(2) {
             self.leave()
@@ -317,7 +317,7 @@ impl Run {
         self.leave();
     }
 
-    /// Deletes all that the user has; the blocks that are free then.
+    /// Deletes all files of the user. Returns the free blocks after that.
     fn without_the_user(&self) -> Result<u64> {
         self.empty(self.user()?)?;
         settle(self.fs())?;

@@ -1,4 +1,4 @@
-//! A target under libFuzzer, which watches what code each input reaches. `ONCEFS_FUZZ_TARGET` names it.
+//! A target under libFuzzer, which observes the code that each input reaches. `ONCEFS_FUZZ_TARGET` names the target.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -1,7 +1,7 @@
-//! Choices read from the front of a fuzzer's bytes, so that every input means something and a small change of it
-//! means a small change of what is done.
+//! Choices read from the front of a fuzzer's bytes: every input has a meaning, and a small change of it makes a small
+//! change of the work.
 
-/// What is left of an input. When it is used up, every choice is the first one.
+/// The rest of an input. When it is used up, every choice is the first one.
 pub struct Input<'a> {
     rest: &'a [u8],
 }
@@ -17,14 +17,14 @@ impl<'a> Input<'a> {
         self.rest.is_empty()
     }
 
-    /// As many of the next `len` bytes as there are.
+    /// The next `len` bytes, or fewer at the end.
     pub fn bytes(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.rest.split_at(len.min(self.rest.len()));
         self.rest = rest;
         taken
     }
 
-    /// Everything that is left.
+    /// The rest of the bytes.
     pub fn all(&mut self) -> &'a [u8] {
         self.bytes(usize::MAX)
     }
@@ -44,13 +44,13 @@ impl<'a> Input<'a> {
         self.number(8)
     }
 
-    /// 0 to `end - 1`, from as few bytes as can tell these apart; `end` is at least 1.
+    /// 0 to `end - 1`, from as few bytes as possible. `end` is at least 1.
     pub fn below(&mut self, end: u64) -> u64 {
         let bits = u64::BITS - (end - 1).leading_zeros();
         self.number(bits.div_ceil(8) as usize) % end
     }
 
-    /// An index into something with `len` elements, at least 1.
+    /// An index below `len`, which is at least 1.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
@@ -65,7 +65,7 @@ impl<'a> Input<'a> {
         self.below(count) == count - 1
     }
 
-    /// Numbers at which arithmetic goes wrong, or any.
+    /// A number at which arithmetic may go wrong, or any number.
     pub fn edge(&mut self) -> u64 {
         match self.byte() % 12 {
             0 => 0,

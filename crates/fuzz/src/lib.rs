@@ -1,7 +1,7 @@
-//! Bytes that nobody wrote: what oncefs does with damaged structures, damaged volumes and random system calls.
+//! Fuzzing: tests oncefs with damaged structures, damaged volumes and random system calls.
 //!
 //! A target is a plain function of bytes that panics when a promise is broken. `plain` runs it from seeds, as part of
-//! the tests; `guided.rs` hands it to libFuzzer, which looks for bytes that reach new code. See docs/fuzzing.md.
+//! the tests. `guided.rs` passes it to libFuzzer, which looks for bytes that reach new code. See docs/fuzzing.md.
 
 mod base;
 pub mod calls;
@@ -28,7 +28,7 @@ pub mod volumes;
 pub struct Target {
     /// Its name on the command line and its directory below `corpus/`.
     pub name: &'static str,
-    /// Does what the bytes say; panics when the promise is broken.
+    /// Does the work that the bytes describe. Panics when the promise is broken.
     pub run: fn(&[u8]),
 }
 

@@ -1,4 +1,4 @@
-//! How much memory a piece of work takes: damaged bytes must not make a decoder ask for more than they could hold.
+//! Bounds the memory of a piece of work: damaged bytes must not make a decoder allocate more than they justify.
 
 use std::sync::Once;
 
@@ -7,7 +7,7 @@ use oncefs_toolbox::memory::{Counting, peak_of};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Lets freed memory stay with the process: giving it back and taking it again would be most of an execution's time.
+/// Keeps freed memory in the process: returning it and taking it again would take most of an execution's time.
 pub fn keep_freed() {
     const KEPT: libc::c_int = 1 << 30;
     const MAPPED_MIN: libc::c_int = 32 << 20;

@@ -1,10 +1,10 @@
-//! Messages of the kernel's FUSE protocol, on any bytes: as they are, and with a header that says their true length, so
-//! that decoding goes on to the operation.
+//! Decodes any bytes as messages of the kernel's FUSE protocol: unchanged, and with their true length in the header, so
+//! that decoding reaches the operation.
 //!
-//! Asserted: (1) decoding ends without a panic; (2) it takes memory in proportion to the message only; (3) what is
-//! accepted holds what the types promise: names without a NUL byte and not empty, as much data as was said, times with
-//! less than a second of nanoseconds; (4) without its last byte a message that was accepted is refused, if its header
-//! tells the new length.
+//! Asserted: (1) decoding ends without a panic; (2) it takes memory only in proportion to the message; (3) an accepted
+//! message keeps the promises of the types: names are not empty and have no NUL byte, data has the stated length, times
+//! have less than a second of nanoseconds; (4) an accepted message without its last byte is refused, if its header has
+//! the new length.
 
 use std::mem::{Discriminant, discriminant};
 
@@ -19,21 +19,21 @@ const HEADER_BYTES: usize = 40;
 /// More operations than there are.
 const OPCODES: u64 = 64;
 
-/// What an input says: what was negotiated, an operation, and the message.
+/// The parts of an input: the negotiated protocol, an operation, and the message.
 fn parts(bytes: &[u8]) -> (Protocol, u32, &[u8]) {
     let mut input = Input::new(bytes);
     let protocol = Protocol { is_setxattr_extended: input.one_in(2) };
     (protocol, input.below(OPCODES) as u32, input.all())
 }
 
-/// The operation of an input whose message is accepted as it is, if it is known.
+/// The operation of an input whose message is accepted unchanged, if it is known.
 pub fn kind_of(bytes: &[u8]) -> Option<Discriminant<Operation<'_>>> {
     let (protocol, _, message) = parts(bytes);
     let operation = Request::decode(message, protocol).ok()?.operation;
     (operation != Operation::Unknown).then(|| discriminant(&operation))
 }
 
-/// The target: the first byte chooses what was negotiated, the second the operation, the rest is the message.
+/// The target: the first byte chooses the negotiated protocol, the second the operation, the rest is the message.
 pub fn run(bytes: &[u8]) {
     let (protocol, opcode, message) = parts(bytes);
     let mut message = message.to_vec();

@@ -15,7 +15,7 @@ impl Mutator {
         self.0.below(end as u64) as usize
     }
 
-    /// A word for each byte: the sequences of seeds rest on it.
+    /// Uses a word for each byte, because the sequences of seeds depend on it.
     fn bytes(&mut self, len_max: usize) -> Vec<u8> {
         let len = self.below(len_max + 1);
         (0..len).map(|_| self.0.word() as u8).collect()

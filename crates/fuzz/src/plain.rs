@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::Target;
 use crate::mutation::Mutator;
 
-/// Where the corpus of a target lies.
+/// The directory of a target's corpus.
 pub fn corpus_directory(target: &Target) -> PathBuf {
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo runs the tests and says where the crate is");
     Path::new(&here).join("../../corpus").join(target.name)
@@ -23,7 +23,7 @@ pub fn corpus(directory: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(read).collect()
 }
 
-/// Runs the corpus and then `executions` inputs from `seed`. What fails is kept in a file that the message names.
+/// Runs the corpus and then `executions` inputs from `seed`. Writes a failing input to a file that the message names.
 pub fn run(target: &Target, executions: u64, seed: u64) {
     let corpus = corpus(&corpus_directory(target));
     println!("target {}: {} inputs of the corpus, then {executions} from seed {seed}", target.name, corpus.len());

@@ -1,4 +1,4 @@
-//! Inputs for `decoders` and `tables` that a real volume holds: where mutation begins.
+//! Inputs for `decoders` and `tables` from a real volume, as starting points of mutation.
 
 use std::fs;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     named(found)
 }
 
-/// One of each coding, behind the byte that chooses it.
+/// One fragment of each coding, after the byte that chooses it.
 fn fragments() -> impl Iterator<Item = Vec<u8>> {
     let words = [&b"once "[..], b"upon ", b"a ", b"block ", b"of ", b"text ", b"\n"];
     let text = (0..BLOCK_BYTES).flat_map(|n| words[n * n % 31 % words.len()]);
@@ -66,15 +66,15 @@ fn fragments() -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Two record files with the manifest that names them: volumes in memory have none.
+/// Two record files with the manifest that names them, because volumes in memory have none.
 fn record_list() -> RecordList {
     let file = |number| RecordFile { number, len: 70_000, sum: 11, end_sum: 12, level: 6 };
     let (manifest, checkpoint) = (b"a manifest".to_vec(), vec![9; 64]);
     RecordList { files: vec![file(12), file(9)], manifest_number: 5, manifest, manifest_len: 10, checkpoint }
 }
 
-/// A record file as RocksDB writes it, made in an empty directory: few entries, because damage is sought in the square of
-/// them.
+/// A record file as RocksDB writes it, made in an empty directory. It has few entries, because the search for damage
+/// takes quadratic time.
 pub fn record_file(directory: &Path) -> Result<Vec<u8>> {
     let place = Place::of(directory, VOLUME_ID);
     RocksKv::create(&place.records)?;
@@ -92,7 +92,7 @@ fn first_pages(image: &Image, count: usize) -> impl Iterator<Item = Vec<u8>> {
     image.written().into_iter().take(count).map(|page| image.page(page).to_vec())
 }
 
-/// A page with two hints: the volumes are so small that memory holds all of theirs.
+/// A page with two hints, because the hints of these small volumes all fit into memory.
 fn hint_page() -> Vec<u8> {
     let (incarnation, number, prefix) = (3_u32.to_le_bytes(), 9_u32.to_le_bytes(), 0x123_u32.to_le_bytes());
     let (depth, pbn_bytes, count) = (12, 3, 2_u16.to_le_bytes());
@@ -130,7 +130,7 @@ fn structure_of(key: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The first two of each structure that differ, with the byte that chooses it.
+/// The first two different samples of each structure, with the byte that chooses it.
 fn named(found: Vec<(&str, Vec<u8>)>) -> Vec<(String, Vec<u8>)> {
     const SAMPLES_MAX: usize = 2;
     let mut inputs = Vec::new();

@@ -1,5 +1,5 @@
-//! Corrects checksums after a change, so that damage passes them: a disk does not do that by itself, but a bug or an
-//! attacker does. Written by docs/format.md alone, not by the code that is under test.
+//! Corrects checksums after a change, so that damage passes them: a disk does not do this by itself, but a bug or an
+//! attacker may. Written from docs/format.md alone, not from the code under test.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ pub fn table_page(bytes: &mut [u8], number: u64) {
     sectors.for_each(|(sector, number)| seal(sector, 8..SECTOR_BYTES, 0, 0x7461_626C ^ number));
 }
 
-/// A log record, whose length stands in its header; one that claims to be longer than it is stays as it is.
+/// A log record, with its length in the header. A record that claims to be longer than it is stays unchanged.
 pub fn log_record(bytes: &mut [u8]) {
     let Some(claimed) = bytes.get(24..32).and_then(|claimed| claimed.try_into().ok()).map(u64::from_le_bytes) else {
         return;
@@ -52,7 +52,7 @@ pub fn log_record(bytes: &mut [u8]) {
     }
 }
 
-/// The checkpoint record, whose seed tells volumes apart.
+/// The checkpoint record, whose seed distinguishes volumes.
 pub fn checkpoint(bytes: &mut [u8]) {
     let half = VOLUME_ID[..8].try_into().expect("eight bytes");
     seal(bytes, 0..56, 56, 0x6368_6563 ^ u64::from_le_bytes(half));
@@ -63,7 +63,7 @@ pub fn shard(bytes: &mut [u8], key: ShardKey) {
     seal_short(bytes, 0x7368_6172 ^ key.map.0.rotate_left(32) ^ key.shard);
 }
 
-/// What is said of the file of this map.
+/// The policy of the file with this map.
 pub fn file_policy(bytes: &mut [u8], map: MapId) {
     seal_short(bytes, 0x706F_6C69 ^ map.0.rotate_left(32));
 }
@@ -73,7 +73,7 @@ pub fn name_record(bytes: &mut [u8], number: u64) {
     seal_short(bytes, number);
 }
 
-/// The last four bytes are the checksum of all before.
+/// Seals a value whose last four bytes are the checksum of all before.
 fn seal_short(bytes: &mut [u8], seed: u64) {
     if let Some((body, sum)) = bytes.split_last_chunk_mut::<4>() {
         *sum = (xxh3_64_with_seed(body, seed) as u32).to_le_bytes();
@@ -100,7 +100,7 @@ pub fn scrub(bytes: &mut [u8]) {
     seal_end(bytes, 0x7363_7275);
 }
 
-/// The last eight bytes are the checksum of all before.
+/// Seals a value whose last eight bytes are the checksum of all before.
 fn seal_end(bytes: &mut [u8], seed: u64) {
     if let Some(end) = bytes.len().checked_sub(8) {
         seal(bytes, 0..end, end, seed);
@@ -117,7 +117,7 @@ pub fn hint_page(bytes: &mut [u8]) {
     seal(bytes, 8..4096, 0, 0x6869_6E74);
 }
 
-/// A slot of the file of skipped blocks, cut to what its header says.
+/// A slot of the file of skipped blocks, cut to the length in its header.
 pub fn skipped(bytes: &mut [u8]) {
     let Some((header, body)) = bytes.split_at_mut_checked(SKIPPED_HEADER_BYTES) else { return };
     let sum = xxh3_64_with_seed(body, xxh3_64_with_seed(&header[..56], 0x736B_6970));
@@ -135,7 +135,7 @@ pub fn record(key: &[u8], value: &mut [u8]) {
         Some(0x07) => scrub(value),
         Some(0x08) => file_policy(value, MapId(number_at(1))),
         Some(0x03 | 0x04) | None => {}
-        // In front of the inode stand the queue and the moment.
+        // The queue and the moment precede the inode.
         Some(b'q') => name_record(value, number_at(9)),
         Some(_) => name_record(value, number_at(1)),
     }

@@ -1,11 +1,11 @@
-//! Record files of RocksDB as salvage reads them: block by block, without their index. A crafted volume may have any
+//! Reads record files of RocksDB as salvage does: block by block, without their index. A crafted volume may have any
 //! bytes there.
 
 use oncefs_engine::kv::{Found, is_sound_table, read_table};
 
 use crate::memory::bounded;
 
-/// What an entry may take in memory, beside its bytes, for each of them.
+/// Memory that an entry may take for each of its bytes.
 const MEMORY_PER_BYTE: usize = 256;
 
 /// The target: the bytes of a record file.

@@ -1,33 +1,33 @@
-//! What can be seen of a file system: every name and what it leads to.
+//! The visible state of a file system: every name and its inode.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use oncefs_fs::{Error, FileKind, FileSystem, Ino, Result, Whence};
 
-/// Bytes compared of a file, at most: no file of the base volume is larger.
+/// Most bytes of a file that are compared. No file of the base volume is larger.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// Names seen, at most: the base volume has fewer than a tenth.
+/// Most names that are read. The base volume has fewer than a tenth.
 const NAMES_MAX: usize = 2000;
 
-/// What a name leads to.
+/// The inode of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     kind: FileKind,
     size: u64,
     nlink: u32,
-    /// Of a regular file the content, of a symbolic link the target.
+    /// The content of a regular file, or the target of a symbolic link.
     bytes: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// All names by path, with what they lead to, or that it is an error.
+/// All names by path, each with its inode or an error.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: BTreeMap<Vec<u8>, Option<Node>>,
 }
 
 impl Tree {
-    /// Looks at everything. Errors are part of what is seen.
+    /// Reads everything. Errors are part of the state.
     pub fn of(file_system: &FileSystem) -> Self {
         let mut tree = Self::default();
         let mut seen = BTreeSet::from([Ino::ROOT]);
@@ -58,7 +58,7 @@ impl Tree {
         ends.chain([path.len()]).any(|end| self.nodes.get(&path[..end]).is_some_and(Option::is_none))
     }
 
-    /// The first path where something else is seen than in each of `states`, without an error.
+    /// The first path whose state, without an error, differs from that in each of `states`.
     pub fn first_difference(&self, states: &[Tree]) -> Option<String> {
         let mut paths: BTreeSet<&Vec<u8>> = self.nodes.keys().collect();
         paths.extend(states.iter().flat_map(|state| state.nodes.keys()));
@@ -79,7 +79,7 @@ fn entries(file_system: &FileSystem, directory: Ino) -> Result<Vec<(Vec<u8>, Ino
     Ok(found)
 }
 
-/// What a look-up and the calls after it show of a name.
+/// The result of a lookup and further calls for a name.
 fn node(file_system: &FileSystem, parent: Ino, name: &[u8], ino: Ino) -> Result<Node> {
     let seen = file_system.lookup(parent, name)?;
     if seen.ino != ino {
@@ -98,7 +98,7 @@ fn node(file_system: &FileSystem, parent: Ino, name: &[u8], ino: Ino) -> Result<
     Ok(Node { kind: seen.kind, size: seen.size, nlink: seen.nlink, bytes, xattrs })
 }
 
-/// The first bytes of a file, also where `lseek` says that there are data.
+/// The first bytes of a file, and the positions of data according to `lseek`.
 fn content(file_system: &FileSystem, ino: Ino) -> Result<Vec<u8>> {
     for whence in [Whence::Data, Whence::Hole] {
         match file_system.lseek(ino, 0, whence) {

@@ -1,4 +1,4 @@
-//! A whole volume in memory, opened without threads: everything happens in the order in which it is asked for.
+//! A whole volume in memory, opened without threads: all work happens in the order of the calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -37,7 +37,7 @@ pub struct Parts {
     pub records: Records,
 }
 
-/// A clock that says what it is told.
+/// A clock with a time that the test sets.
 #[derive(Default)]
 pub struct SetClock(AtomicI64);
 
@@ -72,7 +72,7 @@ impl Volume {
         Self::with(LOG_BYTES, NamePlaces::default())
     }
 
-    /// A volume with an empty file system, with a log of this size, that places names in this way.
+    /// A volume with an empty file system, a log of this size and these name places.
     pub fn with(log_bytes: u64, places: NamePlaces) -> Self {
         let table = Image::new(DATA.0.div_ceil(PAGE_ENTRIES) * PAGE_BYTES as u64);
         let volume = Self::of(&Parts {
@@ -89,7 +89,7 @@ impl Volume {
         volume
     }
 
-    /// The volume that these bytes are.
+    /// The volume with these bytes.
     pub fn of(parts: &Parts) -> Self {
         keep_freed();
         let requests = Arc::new(Requests::default());
@@ -105,12 +105,12 @@ impl Volume {
         }
     }
 
-    /// Its bytes as they are now.
+    /// Its present bytes.
     pub fn parts(&self) -> Parts {
         self.left(|disk| disk.image(), Sorted::records)
     }
 
-    /// Its bytes after a power cut; `is_kept` chooses among what was not flushed.
+    /// Its bytes after a power cut. `is_kept` chooses among the writes that were not flushed.
     pub fn after_power_cut(&self, is_kept: &mut dyn FnMut() -> bool) -> Parts {
         let is_flushed = is_kept();
         self.left(|disk| disk.after_power_cut(&mut *is_kept), |records| records.after_power_cut(is_flushed))
@@ -145,13 +145,13 @@ impl Volume {
     }
 
     fn store(&self, read_only: bool) -> oncefs_engine::Result<Arc<Store>> {
-        // Every request is looked up, so that nothing depends on the time that passes.
+        // Every request is looked up, so that nothing depends on time.
         let settings = [
             ("hint_memory", "64K"),
             ("skipped_memory", "64K"),
             ("inline", "all"),
             ("ranks", "on"),
-            // The clock goes on by a second with each call.
+            // The clock advances by a second with each call.
             ("rank_evaluation_seconds_min", "3"),
             ("rank_evaluation_reads_min", "4"),
             ("rank_hot_seconds_max", "30"),

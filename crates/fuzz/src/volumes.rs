@@ -1,9 +1,9 @@
 //! Whole volumes with damaged parts: opened, read, checked, written to, checked again.
 //!
-//! Asserted of any damage: (1) nothing panics and nothing goes on without end: a refusal is an error; (2) memory is
-//! bounded. Of damage in place, as a medium does it, besides: (3) what is read is what was there, or an error, or
-//! fsck does not call the volume clean. Not of the other two kinds: sound bytes in a wrong place, and wrong bytes with
-//! a right checksum, can make another volume that is sound by itself.
+//! Asserted for any damage: (1) no call panics or runs without end, and a refusal is an error; (2) memory is bounded.
+//! Also asserted for damage in place, as a medium does it: (3) a read returns the old data or an error, or fsck does
+//! not call the volume clean. This does not hold for the other two kinds: sound bytes at a wrong place, and wrong bytes
+//! with a right checksum, can make another sound volume.
 
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{
@@ -17,11 +17,11 @@ use crate::memory::bounded;
 use crate::tree::Tree;
 use crate::volume::{Parts, Volume};
 
-/// Memory that an open volume and a check of it take, at most: the check's windows are most of it.
+/// Most memory of an open volume and its check. Most of it is for the check's windows.
 const MEMORY_BYTES_MAX: usize = 256 << 20;
-/// Places damaged, at most.
+/// Most damaged places.
 const DAMAGES_MAX: u64 = 6;
-/// Calls after the damage, at most.
+/// Most calls after the damage.
 const CALLS_MAX: usize = 24;
 /// Work in the background, in any order.
 const CHORES: [BackgroundStep; 12] = [
@@ -39,7 +39,7 @@ const CHORES: [BackgroundStep; 12] = [
     BackgroundStep::Scrub { blocks_max: 256 },
 ];
 
-/// The target: which volume, where it is damaged, and what is done with it then.
+/// The target: the input chooses the volume, the damage and the calls after it.
 pub fn run(bytes: &[u8]) {
     let bases = &*BASES;
     let mut input = Input::new(bytes);
@@ -63,7 +63,7 @@ pub fn run(bytes: &[u8]) {
     });
 }
 
-/// Whether fsck has nothing to say about a volume.
+/// Whether fsck finds no fault in a volume.
 fn is_clean(parts: &Parts) -> bool {
     let check = || -> Result<bool> {
         let file_system = Volume::of(parts).open(true)?;
@@ -75,12 +75,12 @@ fn is_clean(parts: &Parts) -> bool {
     check().unwrap_or(false)
 }
 
-/// Calls of all kinds and work in the background, whatever comes of it.
+/// Makes calls of all kinds and runs work in the background, with any result.
 fn use_it(file_system: &FileSystem, input: &mut Input<'_>) {
     const CALLS_IN_A_GROUP: usize = 2;
     let mut called = 0;
     while !input.is_empty() && called < CALLS_MAX {
-        // What a damaged volume answers is its own affair: it has to answer.
+        // A damaged volume may give any answer, but must give one.
         let _ = call(file_system, input);
         called += 1;
         if called % CALLS_IN_A_GROUP == 0 {

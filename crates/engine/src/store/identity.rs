@@ -9,8 +9,8 @@ impl Store {
         self.volume_id
     }
 
-    /// A key for the purpose that `context` names, derived from the volume's secret. Other contexts and other volumes have
-    /// other keys, and none of them leads back to the secret.
+    /// A key for the purpose that `context` names, derived from the volume's secret. Other contexts and other volumes
+    /// have other keys, and the secret cannot be derived from any of them.
     pub fn derived_key(&self, context: &str) -> [u8; 32] {
         Hasher::derived_key(&self.secret, context)
     }

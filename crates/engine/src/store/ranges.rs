@@ -1,4 +1,4 @@
-//! Changes and looks at ranges of a map: cut, zeroed, reserved, cloned, split into parts.
+//! Changes of ranges of a map, and look-ups in them: truncate, zero, reserve, clone, seek, split into parts.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ impl Store {
     /// - [`crate::Error::NoSpace`]: not even the blocks kept back for this are left for the block that `size` cuts.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: that block, the map or the block table cannot be read.
     ///
-    /// - [`crate::Error::TooLargeForGroup`]: the map has more there than one commit group takes; [`Store::parts`] gives the parts
-    ///   that one takes. Nothing changed.
+    /// - [`crate::Error::TooLargeForGroup`]: the map has more there than fits into one commit group. [`Store::parts`]
+    ///   returns parts that fit. Nothing changed.
     pub fn truncate<G: OnPublish>(
         &self,
         map: MapId,
@@ -29,8 +29,8 @@ impl Store {
         })
     }
 
-    /// Makes `len` bytes from byte `at` read as zeros: a hole, or with `reserve` reserved space where whole blocks lie in the
-    /// range.
+    /// Makes `len` bytes from byte `at` read as zeros. Whole blocks in the range become a hole, or reserved space with
+    /// `reserve`.
     ///
     /// # Errors
     ///
@@ -49,8 +49,8 @@ impl Store {
         })
     }
 
-    /// Reserves space for the holes among `len` bytes from byte `at` (fallocate). Blocks that are only partly in the range
-    /// count as whole.
+    /// Reserves space for the holes among `len` bytes from byte `at` (fallocate). Blocks that are only partly in the
+    /// range count as whole.
     ///
     /// # Errors
     ///
@@ -71,11 +71,11 @@ impl Store {
         })
     }
 
-    /// Splits a range of bytes into parts whose changes fit into one commit group each; most ranges are one part.
+    /// Splits a range of bytes into parts whose changes fit into one commit group each. Most ranges are a single part.
     ///
-    /// A change of several parts is not atomic: only a caller that changes part by part has records that agree with the map
-    /// after a crash. A range is split by what the map has there: by shards, and by the pages of the block table that they
-    /// refer to; one whose holes are filled (`fills_holes`) by its length too.
+    /// A change of several parts is not atomic: only a caller that changes part by part has records that agree with the
+    /// map after a crash. A range is split by its content: by shards, and by the pages of the block table that they
+    /// refer to. If its holes are filled (`fills_holes`), it is also split by its length.
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ impl Store {
         self.core.parts(map, &bytes, fills_holes)
     }
 
-    /// How many blocks, from the first ones on, [`Store::clone_blocks`] takes at a time: at least as many as lie in one shard
-    /// of the target.
+    /// How many of the first blocks [`Store::clone_blocks`] takes in one call: at least as many as lie in one shard of
+    /// the target.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl Store {
         self.core.check_room(map, &bytes)
     }
 
-    /// The first byte with `from <= byte < end` that is data. `None`: there are only holes and reserved space.
+    /// The first byte with `from <= byte < end` that is data. `None`: the range has only holes and reserved space.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Store {
         self.core.seek_data(map, from, end)
     }
 
-    /// The first byte with `from <= byte < end` that is a hole or reserved; `end` if there is none.
+    /// The first byte with `from <= byte < end` that is a hole or reserved, or `end` if there is none.
     ///
     /// # Errors
     ///
@@ -136,7 +136,7 @@ impl Store {
     /// - [`crate::Error::Corrupt`]: a block of the source is known to be damaged, or a map or the block table is.
     /// - [`crate::Error::Io`]: a device or the record store failed.
     ///
-    /// - [`crate::Error::TooLargeForGroup`]: it is more than [`Store::clone_part`] says. Nothing changed.
+    /// - [`crate::Error::TooLargeForGroup`]: it is more than [`Store::clone_part`] returns. Nothing changed.
     pub fn clone_blocks<G: OnPublish>(
         &self,
         source: MapId,
@@ -149,8 +149,8 @@ impl Store {
         self.clone_blocks_if((source, source_at), (target, target_at), blocks, || true, with).map(|_| ())
     }
 
-    /// As [`Store::clone_blocks`], if `holds` says so once both maps are locked, so that nothing is written to them any more.
-    /// False: it does not hold, and nothing changed.
+    /// Like [`Store::clone_blocks`], if `holds` returns true once both maps are locked against writes. False: `holds`
+    /// returned false, and nothing changed.
     ///
     /// # Errors
     ///

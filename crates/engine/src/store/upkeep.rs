@@ -1,5 +1,5 @@
-//! The part of the interface for whoever looks after a volume: room for changes, settings, the worker, the scrub, and how
-//! files lie.
+//! The part of the interface for administration: room for changes, settings, the worker, the scrub, and the layout of
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ use crate::{
     ScrubStatus, Store, VolumeSpec,
 };
 
-/// Shards read at once when a map's blocks are counted.
+/// Shards read at a time when a map's blocks are counted.
 const SHARDS_COUNTED: usize = 256;
 
 impl Store {
-    /// As [`Store::format`], for a caller that puts more into the volume before it counts ([`Unfinished::finish`]).
-    /// `destroys`: the signatures that the device shows are erased instead of refused.
+    /// Like [`Store::format`], for a caller that adds content to the volume before it becomes valid
+    /// ([`Unfinished::finish`]). `destroys`: signatures on the device are erased instead of refused.
     ///
     /// # Errors
     ///
@@ -34,12 +34,13 @@ impl Store {
         volume::make(volume, spec, random, if destroys { volume::Shown::Erased } else { volume::Shown::Refused })
     }
 
-    /// Whether a directory holds a volume that was not made to its end.
+    /// Whether a directory holds a volume whose creation did not finish.
     pub fn is_unfinished(volume: &Path) -> bool {
         unfinished::is_marked(volume)
     }
 
-    /// Whether somebody holds a device or file: another volume, and of a device a mount, a volume manager or a program.
+    /// Whether a device or file is in use: by another volume, and a device also by a mount, a volume manager or a
+    /// program.
     pub fn is_held(part: &Path) -> bool {
         matches!(Hold::of(part), Err(crate::Error::Held(_)))
     }
@@ -64,8 +65,8 @@ impl Store {
         volume::parts_outside(volume, data_device)
     }
 
-    /// Ends the log of a volume that nobody has open before its first group that cannot be read, for good. `None`: all of
-    /// it can be. What was acknowledged in that group and in later ones is lost; the volume needs a repair afterwards.
+    /// Permanently ends the log of a closed volume before its first unreadable group. `None`: all of it can be read.
+    /// Acknowledged changes of that group and of later ones are lost, and the volume needs a repair afterwards.
     ///
     /// # Errors
     ///
@@ -76,13 +77,13 @@ impl Store {
         cut_log(volume)
     }
 
-    /// Makes the record store of a volume that nobody has open anew from what can be read of it, if its copies do not
-    /// restore it. `None`: all of it can be read. The volume needs a repair afterwards: names may lead nowhere and
-    /// counts may be wrong.
+    /// Rebuilds the record store of a closed volume from its readable parts, if its copies do not restore it. `None`:
+    /// all of it can be read. The volume needs a repair afterwards: names may lead nowhere and counts may be wrong.
     ///
-    /// `is_record` says whether a value that is the caller's has a checksum of its own that is right under its key: only
-    /// then it counts without that of the block where it lies. `without` names the record files (`000012.sst`) that are given
-    /// up, with older records of all keys from the first to the last, if they are gone and their copies too.
+    /// `is_record` tells whether a caller's value has a checksum of its own that is right under its key. Only such a
+    /// value counts without the checksum of its block. `without` names the record files (`000012.sst`) that are given
+    /// up if they are gone together with their copies. Older records of all keys from a file's first to its last are
+    /// given up too.
     ///
     /// # Errors
     ///
@@ -94,26 +95,26 @@ impl Store {
         volume::salvage(volume, is_record, without)
     }
 
-    /// The file of one of a volume's two superblocks if that is missing or damaged. Opening the volume for changes
+    /// The file of one of a volume's two superblocks, if it is missing or damaged. Opening the volume for changes
     /// restores it from the other.
     pub fn damaged_superblock(volume: &Path) -> Option<PathBuf> {
         superblock_file::damaged(volume)
     }
 
-    /// Waits until the log and the memory have room for a change of records, and keeps it. Call it before a change that
-    /// ends with [`Store::publish`], and before any lock of its own is taken: the committer may need it. Functions that
-    /// change a map wait by themselves, so whoever holds room calls none of them.
+    /// Waits until the log and the memory have room for a change of records, and holds that room. Call it before a
+    /// change that ends with [`Store::publish`], and before taking any lock of your own, because the committer may need
+    /// that lock. Functions that change a map wait by themselves, so a caller that holds room calls none of them.
     pub fn room_for_records(&self) -> RoomInLog<'_> {
         self.core.wait_for_program_room();
         self.core.claim_log_room(GroupBytes::RECORDS)
     }
 
-    /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of what
-    /// a crash leaves. The next open recovers.
+    /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of
+    /// crashes. The next open recovers.
     pub fn shut_down(&self) {
         let why = crate::Error::ReadOnly("it was shut down".to_owned());
         self.core.health.fail(&why);
-        // Told to those who wait for room: none will come.
+        // Notifies the waiters for room that none will come.
         let _ = self.core.tell_failure::<()>(Err(why));
     }
 
@@ -122,7 +123,7 @@ impl Store {
         self.core.tuning.with(Settings::list)
     }
 
-    /// What the profile of this mount sets by itself, by name.
+    /// The own settings of this mount's profile, by name.
     pub fn profile_settings(&self) -> BTreeMap<String, String> {
         let data = self.core.totals().data;
         self.core.tuning.with(|settings| settings.of_profile(data).list())
@@ -143,7 +144,7 @@ impl Store {
         self.core.dedup(command);
     }
 
-    /// What the out-of-line worker is doing, and how much is left for it.
+    /// The worker's present activity, and its remaining work.
     pub fn dedup_status(&self) -> DedupStatus {
         self.core.dedup_status()
     }
@@ -159,8 +160,8 @@ impl Store {
         self.core.command_scrub(command)
     }
 
-    /// What is to be said of a last group of the log that was left out when the volume was opened, because it is not
-    /// complete. None: there was none.
+    /// The message about a last group of the log that was left out as incomplete when the volume was opened. None if
+    /// there was no such group.
     pub fn left_out_of_log(&self) -> Option<String> {
         self.core.journal.left_out()
     }
@@ -170,8 +171,9 @@ impl Store {
         self.core.scrub_status()
     }
 
-    /// Compares the record files, which hold names and maps, with their checksums and copies; with `mend`, restores the bad
-    /// one of each two. The answer has what was restored since the volume was opened, too.
+    /// Compares the record files, which hold names and maps, with their checksums and copies. With `mend`, restores a
+    /// bad file from its copy, and a bad copy from its file. The result includes the files restored since the volume
+    /// was opened.
     ///
     /// # Errors
     ///

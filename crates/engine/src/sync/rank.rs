@@ -95,7 +95,7 @@ mod check {
         static HELD: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
         /// Reads from the disk under one lock.
         static MOST_READS: Cell<u64> = const { Cell::new(0) };
-        /// What is read now is read because a read failed.
+        /// Whether the present reads are repeated because a read failed.
         static READS_AGAIN: Cell<bool> = const { Cell::new(false) };
         /// Bytes of the log that this thread has claimed and not used yet.
         static CLAIMED: Cell<Option<u64>> = const { Cell::new(None) };
@@ -104,29 +104,29 @@ mod check {
     /// A lock that this thread holds, and what it has done meanwhile.
     struct Taken {
         place: Place,
-        /// Pages of the block table and shards that were read in memory.
+        /// Reads from the disk.
         reads: u64,
-        /// Pages of the block table and shards that were looked at in memory.
+        /// Pages of the block table and shards read in memory.
         looks: u64,
     }
 
-    /// Whether requests wait for locks of a rank while others read from the disk with them. With the gate, the allocator and
-    /// the publish lock nobody reads.
+    /// Whether requests wait for locks of a rank while other threads read from the disk under them. No thread reads
+    /// under the gate, the allocator or the publish lock.
     fn is_needed_by_requests(rank: LockRank) -> bool {
         use LockRank::{Inode, InodeBeingMade, InodeCache, InodeNumbers, Map, Rename, WriteOuts};
         matches!(rank, Rename | Map | Inode | InodeBeingMade | InodeNumbers | InodeCache | WriteOuts)
     }
 
-    /// Whether every request needs a lock of this rank, for a moment.
+    /// Whether every request briefly needs a lock of this rank.
     fn is_needed_by_all(rank: LockRank) -> bool {
         matches!(rank, LockRank::GroupGate | LockRank::Allocator | LockRank::State)
     }
 
-    /// Says that this thread has claimed room in the log, until it is dropped.
+    /// Marks that this thread has claimed room in the log, until it is dropped.
     pub struct RoomHeld(());
 
     impl RoomHeld {
-        /// A thread claims once for a change.
+        /// A thread claims once per change.
         pub fn new(bytes: u64) -> Self {
             let before = CLAIMED.replace(Some(bytes));
             assert_eq!(before, None, "a thread that has claimed room in the log claims {bytes} bytes more");
@@ -140,7 +140,7 @@ mod check {
         }
     }
 
-    /// A thread that has claimed room in the log published so many bytes.
+    /// Asserts that a thread that has claimed room in the log publishes no more bytes than it claimed.
     pub fn assert_claimed(published_bytes: u64) {
         if let Some(claimed) = CLAIMED.get() {
             let left = claimed.checked_sub(published_bytes);
@@ -149,7 +149,7 @@ mod check {
         }
     }
 
-    /// Says that this thread holds a lock, until it is dropped.
+    /// Marks that this thread holds a lock, until it is dropped.
     pub struct Held(Place);
 
     impl Place {
@@ -157,7 +157,7 @@ mod check {
             Self { rank, number }
         }
 
-        /// Before a lock is waited for: it has to stand below all that this thread holds.
+        /// Called before waiting for a lock: it has to stand below all locks that this thread holds.
         pub fn take_in_order(self) -> Held {
             HELD.with_borrow(|held| {
                 if let Some(lowest) = held.iter().map(|taken| taken.place).max() {
@@ -176,7 +176,8 @@ mod check {
         }
     }
 
-    /// A thread that waits for room in the log or in memory holds no lock that a commit or a checkpoint may need.
+    /// Asserts that a thread that waits for room in the log or in memory holds no lock that a commit or a checkpoint
+    /// may need.
     pub fn assert_may_wait_for_room() {
         HELD.with_borrow(|held| {
             let places = held.iter().map(|taken| taken.place);
@@ -185,7 +186,8 @@ mod check {
         });
     }
 
-    /// A thread that reads from the disk holds nothing that a commit or a publication waits for. So many reads are counted.
+    /// Asserts that a thread that reads from the disk holds nothing that a commit or a publication waits for. Counts
+    /// the reads.
     pub fn assert_may_read_disk(reads: u64) {
         HELD.with_borrow(|held| {
             let needed = held.iter().map(|taken| taken.place).find(|place| is_needed_by_all(place.rank));
@@ -194,8 +196,8 @@ mod check {
         count_reads(reads);
     }
 
-    /// Counts reads from the disk for every lock that this thread holds and that other requests need: more than the rule
-    /// allows is a panic.
+    /// Counts reads from the disk for every lock that this thread holds and that other requests need. Panics if there
+    /// are more than the rule allows.
     pub fn count_reads(reads: u64) {
         if READS_AGAIN.get() {
             return;
@@ -211,7 +213,7 @@ mod check {
         });
     }
 
-    /// Reads one by one what could not be read together. Nobody can choose that, so it does not count.
+    /// Repeats a failed joint read one by one. These reads do not count, because no caller can cause them at will.
     pub fn reading_again<T>(read: impl FnOnce() -> T) -> T {
         let before = READS_AGAIN.replace(true);
         let result = read();
@@ -219,8 +221,9 @@ mod check {
         result
     }
 
-    /// Counts pages, shards or regions looked at in memory for every lock that this thread holds and that all requests need.
-    /// How many there may be depends on the largest request, which the engine does not know: the daemon says the most.
+    /// Counts pages, shards or regions read in memory for every lock that this thread holds and that all requests need.
+    /// The allowed number depends on the largest request, which the engine does not know. So the daemon reports the
+    /// maximum.
     pub fn count_looks(looks: u64) {
         HELD.with_borrow_mut(|held| {
             for taken in held.iter_mut().filter(|taken| is_needed_by_all(taken.place.rank)) {
@@ -230,17 +233,18 @@ mod check {
         });
     }
 
-    /// The most for which a thread of this process has held a lock.
+    /// The most work that a thread of this process has done under one lock.
     pub fn most_held() -> Option<MostHeld> {
         Some(MostHeld { reads: MOST_READS_HELD.load(Relaxed), looks: MOST_LOOKS_HELD.load(Relaxed) })
     }
 
-    /// The most reads from the disk for which this thread has held one lock that other requests need, since it asked last.
+    /// The most reads from the disk that this thread has made under one lock that other requests need, since the last
+    /// call.
     pub fn take_most_reads() -> u64 {
         MOST_READS.take()
     }
 
-    /// Does something in the name of another thread, which holds none of this thread's locks.
+    /// Runs work as another thread would, which holds none of this thread's locks.
     pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
         let (own, claimed) = (HELD.take(), CLAIMED.take());
         let result = work();
@@ -251,7 +255,7 @@ mod check {
 
     impl Drop for Held {
         fn drop(&mut self) {
-            // The thread may be ending, its list gone.
+            // The thread may be ending, without its list.
             let _ = HELD.try_with(|held| {
                 let mut held = held.borrow_mut();
                 let at =

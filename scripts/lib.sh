@@ -42,7 +42,7 @@ spent() {
     if [ $seconds -ge 60 ]; then printf '%dm %02ds' $((seconds / 60)) $((seconds % 60)); else printf '%ds' $seconds; fi
 }
 
-# A bar of 20 characters; nothing if the total is not known.
+# A bar of 20 characters. Empty if the total is not known.
 bar() {
     local count=$1 total=$2
     [ "$total" -gt 0 ] || return 0
@@ -59,7 +59,7 @@ counted() {
     if [ "$total" -gt 0 ]; then printf '%s %d of %d %s' "$(bar "$count" "$total")" "$count" "$total" "$noun"; else printf ' %d %s' "$count" "$noun"; fi
 }
 
-# A command that takes longer counts as hanging, and is ended with all that it started.
+# A command that takes longer counts as hanging, and is ended with all its child processes.
 step_seconds_max=5400
 
 # step TITLE [--count PATTERN TOTAL NOUN] COMMAND...
@@ -70,8 +70,8 @@ step() {
     [ $step_status = 0 ] || die "$1 failed"
 }
 
-# As step, but says in `step_status` whether the command failed, and goes on. Sets `log` and `took` (seconds) too.
-# It must not be part of a condition: bash would ignore errors within a function that it runs.
+# As step, but sets `step_status` to the command's status and continues. Sets `log` and `took` (seconds) too. Must not
+# be part of a condition, because bash would ignore errors within a function that it runs.
 try_step() {
     local title=$1 pattern='' total=0 noun=''
     shift
@@ -134,12 +134,12 @@ show_progress() {
     fi
 }
 
-# How many crates a command compiles at most: crates_in_lock [DIRECTORY]
+# The most crates that a command compiles: crates_in_lock [DIRECTORY]
 crates_in_lock() {
     grep -c '^name = ' "${1:-$repository}/Cargo.lock"
 }
 
-# Hands cargo the library that scripts/rocksdb made, and makes it first where it is missing.
+# Passes the library of scripts/rocksdb to cargo, and builds it first if it is missing.
 use_rocksdb() {
     ROCKSDB_LIB_DIR=$("$repository/scripts/rocksdb")
     export ROCKSDB_LIB_DIR ROCKSDB_STATIC=1

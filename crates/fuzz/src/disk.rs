@@ -115,7 +115,7 @@ impl Disk {
         Self { requests: requests.clone(), written: Mutex::new(image.clone()), durable: Mutex::new(image.clone()) }
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn image(&self) -> Image {
         self.written.lock().clone()
     }
@@ -193,7 +193,7 @@ impl Sorted {
         Self { requests: requests.clone(), written: Mutex::new(records.clone()), durable: Mutex::new(records.clone()) }
     }
 
-    /// What it holds.
+    /// Its content.
     pub fn records(&self) -> Records {
         self.written.lock().clone()
     }

@@ -98,7 +98,7 @@ fn node(file_system: &FileSystem, parent: Ino, name: &[u8], ino: Ino) -> Result<
     Ok(Node { kind: seen.kind, size: seen.size, nlink: seen.nlink, bytes, xattrs })
 }
 
-/// The first bytes of a file, and the positions of data according to `lseek`.
+/// The first bytes of a file. Calls `lseek` too, which must not fail.
 fn content(file_system: &FileSystem, ino: Ino) -> Result<Vec<u8>> {
     for whence in [Whence::Data, Whence::Hole] {
         match file_system.lseek(ino, 0, whence) {

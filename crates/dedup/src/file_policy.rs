@@ -10,7 +10,8 @@ use std::str::FromStr;
 
 use crate::{Rank, Slowdown};
 
-/// The shortest run that files of rank 1 share where no budget applies, in blocks: the big chunk of 256 KiB (Selective, Table 1).
+/// The shortest run that files of rank 1 share where no budget applies, in blocks: the big chunk of 256 KiB (Selective,
+/// Table 1).
 pub const BIG_RUN_BLOCKS: u32 = 64;
 /// The budget of files of rank 1: they are read in sequence.
 const SEQUENTIAL_SLOWDOWN: Slowdown = Slowdown(10);
@@ -198,7 +199,8 @@ pub fn effective_policy(file: FilePolicy, mount: MountPolicy) -> EffectivePolicy
     }
 }
 
-/// Selective's Table 1, with budgets for chunks where the mount has one; a file that is not judged yet follows the mount.
+/// Selective's Table 1, with budgets for chunks where the mount has one; a file that is not judged yet follows the
+/// mount.
 fn budget_of_rank(rank: Rank, mounts: EffectivePolicy) -> EffectivePolicy {
     match (rank, mounts.limit) {
         (Rank::Sequential, ShareLimit::Budget(_)) => {

@@ -1,10 +1,10 @@
 //! The hint store's memory level: which pbns may hold the content with a tag.
 //!
-//! Owns the vocabulary of hints, the choice of the contents that get hints ([`Sample`]), and the common interface of both
-//! ways to store them: in groups by the leading bits of the tag ([`grouped`], SmartDedup's prefix tree, section 3.2), and
-//! as single hints by recency ([`crate::single_hints`], iDedup's cache, section 4.1). Leaves the truth to the block table:
-//! a hint may be stale, or, as its tag is shortened, about another content. Hints that leave the memory level are handed
-//! out for the disk level ([`crate::disk_level`]).
+//! Owns the vocabulary of hints, the choice of the contents that get hints ([`Sample`]), and the common interface of
+//! both ways to store them: in groups by the leading bits of the tag ([`grouped`], SmartDedup's prefix tree, section
+//! 3.2), and as single hints by recency ([`crate::single_hints`], iDedup's cache, section 4.1). Leaves the truth to the
+//! block table: a hint may be stale, or, as its tag is shortened, about another content. Hints that leave the memory
+//! level are handed out for the disk level ([`crate::disk_level`]).
 
 mod eviction;
 mod grouped;
@@ -50,8 +50,8 @@ impl Hint {
 /// evenly among the tags of a group, because hints are grouped by a tag's leading bits and sampled by its trailing
 /// bits.
 ///
-/// A long run of duplicates needs one hint, not one for each of its blocks: [`crate::Extension`] finds the neighbours of a
-/// block with a hint in the block table.
+/// A long run of duplicates needs one hint, not one for each of its blocks: [`crate::Extension`] finds the neighbours
+/// of a block with a hint in the block table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample(NonZeroU32);
 

@@ -1,5 +1,5 @@
-//! Admission to in-line deduplication: which write requests are processed, n of N (SmartDedup's selectivity, sections 3.4
-//! and 4.4), and whether their blocks are fingerprinted as they are written.
+//! Admission to in-line deduplication: which write requests are processed, n of N (SmartDedup's selectivity, sections
+//! 3.4 and 4.4), and whether their blocks are fingerprinted as they are written.
 //!
 //! Owns the learned rate, the limit set by load and energy, the even spread of the admitted requests, and the choice
 //! between eager fingerprints (every block) and lazy ones (only where a tag matches). Leaves to others what happens to

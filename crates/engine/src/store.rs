@@ -47,15 +47,15 @@ mod upkeep;
 ///
 /// # Bounds
 ///
-/// Offsets and lengths are in bytes unless their type is [`crate::Lbn`] or [`Blocks`]. A map has up to 2^52 blocks: the end
-/// of a range, rounded up to whole blocks, must fit into a `u64`, or the function panics.
+/// Offsets and lengths are in bytes unless their type is [`crate::Lbn`] or [`Blocks`]. A map has up to 2^52 blocks: the
+/// end of a range, rounded up to whole blocks, must fit into a `u64`, or the function panics.
 ///
 /// # Errors
 ///
 /// Three causes are common to most functions. [`Error::Io`]: a device or the record store failed; if the host reports
-/// a full file system or quota, this is [`Error::NoSpace`]. [`Error::Corrupt`]: bytes on disk contradict their checksum,
-/// their bounds or each other. [`Error::ReadOnly`], where the volume changes: it was opened read-only, or an earlier
-/// failure made it read-only until it is opened again ([`Store::failure`] tells why).
+/// a full file system or quota, this is [`Error::NoSpace`]. [`Error::Corrupt`]: bytes on disk contradict their
+/// checksum, their bounds or each other. [`Error::ReadOnly`], where the volume changes: it was opened read-only, or an
+/// earlier failure made it read-only until it is opened again ([`Store::failure`] tells why).
 pub struct Store {
     pub(crate) core: Arc<Core>,
     volume_id: [u8; 16],
@@ -82,8 +82,8 @@ impl Store {
     ///   file system, a partition table or another known signature.
     /// - [`Error::Held`]: the device is mounted, or another program holds it.
     /// - [`Error::Exposed`]: the empty directory belongs to another user.
-    /// - [`Error::Invalid`]: a size in `spec` is missing or out of its bounds, or the data device is not a block device,
-    ///   is too small or has too long a path.
+    /// - [`Error::Invalid`]: a size in `spec` is missing or out of its bounds, or the data device is not a block
+    ///   device, is too small or has too long a path.
     /// - [`Error::NoSpace`], [`Error::Io`]: the host file system or the device failed. The files created so far stay,
     ///   cannot be opened, and are removed by the next attempt.
     /// - [`Error::Corrupt`]: the record store that was just made cannot be read back.
@@ -188,8 +188,8 @@ impl Store {
     /// # Errors
     ///
     /// - [`Error::Invalid`]: a setting in `options` is unknown or out of its range.
-    /// - [`Error::Corrupt`]: the checkpoint, the log or the block table is missing, damaged, too short or belongs to another
-    ///   volume.
+    /// - [`Error::Corrupt`]: the checkpoint, the log or the block table is missing, damaged, too short or belongs to
+    ///   another volume.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device or the record store failed.
     pub fn open_on(medium: Medium, options: &OpenOptions) -> Result<Arc<Store>> {
         Self::open_driven(medium, options, Driver::default())
@@ -218,8 +218,8 @@ impl Store {
     /// # Errors
     ///
     /// - [`Error::ReadOnly`]: the volume takes no changes.
-    /// - [`Error::Io`], [`Error::Corrupt`], [`Error::NoSpace`]: the step failed. After a failed checkpoint the volume is
-    ///   read-only.
+    /// - [`Error::Io`], [`Error::Corrupt`], [`Error::NoSpace`]: the step failed. After a failed checkpoint the volume
+    ///   is read-only.
     pub fn run(&self, step: BackgroundStep) -> Result<bool> {
         self.core.run(step)
     }
@@ -301,8 +301,8 @@ impl Store {
     /// - [`Error::Corrupt`]: a map record, a page of the block table, or a partially covered block is damaged.
     /// - [`Error::Io`]: a device or the record store failed.
     ///
-    /// On an error nothing of the write is visible, unless [`OnPublish::published`] was called: then the write is visible,
-    /// but the volume failed and is read-only.
+    /// On an error nothing of the write is visible, unless [`OnPublish::published`] was called: then the write is
+    /// visible, but the volume failed and is read-only.
     pub fn write<G: OnPublish>(
         &self,
         map: MapId,
@@ -348,8 +348,8 @@ impl Store {
     /// # Errors
     ///
     /// - [`Error::MapDetached`]: the map was detached.
-    /// - [`Error::Corrupt`]: a map record is damaged, or a block does not match its tag and has no replica. Tags are checked
-    ///   if the setting `verify` covers reads.
+    /// - [`Error::Corrupt`]: a map record is damaged, or a block does not match its tag and has no replica. Tags are
+    ///   checked if the setting `verify` covers reads.
     /// - [`Error::Io`]: a device or the record store failed.
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         self.core.foreground.serve(|| self.core.read(map, at, len))
@@ -411,8 +411,9 @@ impl Store {
     /// # Errors
     ///
     /// - [`Error::ReadOnly`]: the volume takes no changes.
-    /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Invalid`] (the group is larger than the log): the
-    ///   commit failed. What was published may or may not be durable, and the volume is read-only until it is opened again.
+    /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`], [`Error::Invalid`] (the group is larger than the log):
+    ///   the commit failed. What was published may or may not be durable, and the volume is read-only until it is
+    ///   opened again.
     pub fn commit(&self) -> Result<()> {
         self.core.commit()
     }
@@ -473,8 +474,8 @@ impl Store {
         report
     }
 
-    /// For a writer that got [`Error::NoSpace`]: makes freed blocks reusable, which takes a commit or a checkpoint. Returns
-    /// whether trying again makes sense: there is more space than before, or more is coming.
+    /// For a writer that got [`Error::NoSpace`]: makes freed blocks reusable, which takes a commit or a checkpoint.
+    /// Returns whether trying again makes sense: there is more space than before, or more is coming.
     ///
     /// # Errors
     ///

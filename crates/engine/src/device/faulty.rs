@@ -51,8 +51,8 @@ pub enum Fault {
     Broken,
     /// ENOSPC.
     Full,
-    /// A write stores the first half of its bytes, then fails with EIO; a read fills half of its buffer, then fails as at
-    /// the end of a file. Other operations fail with EIO.
+    /// A write stores the first half of its bytes, then fails with EIO; a read fills half of its buffer, then fails as
+    /// at the end of a file. Other operations fail with EIO.
     CutShort,
     /// A read or write succeeds with this bit of its bytes changed, counted from the first, modulo their number.
     /// Other operations succeed.

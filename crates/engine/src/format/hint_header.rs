@@ -24,8 +24,8 @@ pub struct HintHeader {
     pub incarnation: u32,
     /// The contents that have hints in the file.
     pub sample: Sample,
-    /// The last commit of the clean unmount after which the file had a hint for every live block of the sample; 0: there
-    /// was none.
+    /// The last commit of the clean unmount after which the file had a hint for every live block of the sample; 0:
+    /// there was none.
     pub complete_at: u64,
 }
 

@@ -15,8 +15,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store, or a structure that
-    /// the log changes, cannot be read.
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store, or a structure
+    /// that the log changes, cannot be read.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
         self.core.redo_all()?;
         // Read from their records, because memory also has the ids of maps whose blocks are all freed, or appear to be.
@@ -67,8 +67,8 @@ impl Store {
         self.core.audit(read_data, progress)
     }
 
-    /// Repairs the faults of blocks, maps and totals whose remedy is at most `limit`; see `docs/fsck.md`. The volume was
-    /// opened with [`Store::open_for_fsck`]. The result lists what was repaired and what is left.
+    /// Repairs the faults of blocks, maps and totals whose remedy is at most `limit`; see `docs/fsck.md`. The volume
+    /// was opened with [`Store::open_for_fsck`]. The result lists what was repaired and what is left.
     ///
     /// # Errors
     ///

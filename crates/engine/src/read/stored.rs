@@ -172,7 +172,8 @@ impl Core {
         Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
     }
 
-    /// Makes requests that read these numbers of blocks, and perhaps pages too. Times them, and counts the bytes of data.
+    /// Makes requests that read these numbers of blocks, and perhaps pages too. Times them, and counts the bytes of
+    /// data.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
         changed.into_iter().for_each(|change| self.piece_cost_changed(change, Instant::now()));

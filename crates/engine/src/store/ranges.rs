@@ -34,7 +34,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::truncate`]; with `reserve`, [`crate::Error::NoSpace`] also if there is not enough space for the holes.
+    /// As [`Store::truncate`]; with `reserve`, [`crate::Error::NoSpace`] also if there is not enough space for the
+    /// holes.
     pub fn zero<G: OnPublish>(
         &self,
         map: MapId,
@@ -123,8 +124,8 @@ impl Store {
         self.core.seek_hole(map, from, end)
     }
 
-    /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on (copy_file_range,
-    /// clone). Writes only metadata.
+    /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on
+    /// (copy_file_range, clone). Writes only metadata.
     ///
     /// Source and target may be one map if the ranges are disjoint. Reserved space of the source becomes a hole.
     ///

@@ -49,8 +49,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`crate::Error::NotAVolume`], [`crate::Error::NewerFormat`], [`crate::Error::Exposed`], [`crate::Error::Corrupt`] or
-    /// [`crate::Error::Io`], as [`Store::open`].
+    /// [`crate::Error::NotAVolume`], [`crate::Error::NewerFormat`], [`crate::Error::Exposed`],
+    /// [`crate::Error::Corrupt`] or [`crate::Error::Io`], as [`Store::open`].
     pub fn profile_of(volume: &Path) -> Result<Profile> {
         Ok(superblock_file::read(volume)?.profile)
     }
@@ -89,7 +89,8 @@ impl Store {
     ///
     /// - As [`Store::profile_of`], and [`crate::Error::InUse`].
     /// - [`crate::Error::Corrupt`]: nothing says which record files are live, or the checkpoint record is lost; or
-    ///   record files that `without` does not name are gone with their copies (the message names them). Nothing changed.
+    ///   record files that `without` does not name are gone with their copies (the message names them). Nothing
+    ///   changed.
     /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the host failed, or has no room for a second record store.
     pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
         volume::salvage(volume, is_record, without)
@@ -187,8 +188,8 @@ impl Store {
         self.core.bad_blocks()
     }
 
-    /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of them.
-    /// None: `goes_on` ended the search.
+    /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of
+    /// them. None: `goes_on` ended the search.
     ///
     /// Goes through all maps if any block is bad: minutes on a large volume.
     ///
@@ -212,8 +213,8 @@ impl Store {
 
     /// Some of the places in all files that refer to `blocks`, from `from` on.
     ///
-    /// `blocks` are pairs of a first pbn and a length in blocks, ascending and disjoint. Call again with the `next` of the
-    /// answer until that is `None`. Files that change meanwhile may be missed or listed twice.
+    /// `blocks` are pairs of a first pbn and a length in blocks, ascending and disjoint. Call again with the `next` of
+    /// the answer until that is `None`. Files that change meanwhile may be missed or listed twice.
     ///
     /// # Errors
     ///
@@ -222,8 +223,8 @@ impl Store {
         self.core.referrers(blocks, from)
     }
 
-    /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that is
-    /// `None`.
+    /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that
+    /// is `None`.
     ///
     /// # Errors
     ///
@@ -232,8 +233,8 @@ impl Store {
         self.core.layout(from)
     }
 
-    /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow. Call
-    /// again from the outcome's `next` for the rest. Yields to requests of programs.
+    /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow.
+    /// Call again from the outcome's `next` for the rest. Yields to requests of programs.
     ///
     /// Runs for which there is no room stay as they are and are counted; [`crate::Error::NoSpace`] is not returned.
     ///

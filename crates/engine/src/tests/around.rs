@@ -1,4 +1,4 @@
-//! Reads of small files: what lies around them comes with them, and nothing that is not true enters memory.
+//! Reads of small files bring in the blocks around them, and nothing wrong enters memory.
 
 use crate::core::Core;
 use crate::device::Device;

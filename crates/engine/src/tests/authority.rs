@@ -1,5 +1,5 @@
-//! Only the block table says what a block holds and whether it can take a reference. Hints that are wrong, and counts at
-//! their maximum, which no workload of a test brings about, are told to the volume here.
+//! Only the block table decides what a block holds and whether it can take a reference. Wrong hints, and counts at
+//! their maximum, which no test workload produces, are planted in the volume here.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -37,7 +37,7 @@ fn first_pbn(core: &Core, map: u64) -> Pbn {
     }
 }
 
-/// What the table says of a block, and what it is told instead.
+/// Replaces a block's count in the table.
 fn tell_count(core: &Core, pbn: Pbn, count: u32) {
     let mut state = core.state.lock();
     let page = state.table.edit(page_of(pbn));

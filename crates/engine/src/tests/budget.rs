@@ -34,8 +34,7 @@ fn write(core: &Core, map: MapId, first: u64, data: &[u8]) {
     }
 }
 
-/// The file: blocks of the source at random places, of which none follow each other, and new ones. Gives how many are
-/// new.
+/// The file: blocks of the source at random places, none of them adjacent, and new ones. Returns how many are new.
 fn scattered(source: &[u8], percent: u64, seed: u64) -> (Vec<u8>, u64) {
     let (mut random, mut data, mut new) = (Random::new(seed), Vec::new(), 0);
     let order = random.permutation(source.len() / BLOCK_BYTES);
@@ -64,7 +63,7 @@ fn account(core: &Core, map: MapId) -> FilePieces {
     core.account(map).unwrap()
 }
 
-/// By how much longer the file takes to read than in one piece, by where its blocks lie.
+/// How much longer the file takes to read than in one piece, judging by where its blocks lie.
 fn slowdown(core: &Core, map: MapId) -> f64 {
     account(core, map).slowdown_percent(core.policy.piece_cost())
 }
@@ -93,12 +92,12 @@ fn no_file_becomes_slower_to_read_than_its_budget_says_in_line_and_by_the_worker
         let pieces = 1 + (FILE_BLOCKS as f64 * f64::from(percent) / 100.0 / piece_blocks) as u64;
         let saved = FILE_BLOCKS - stored(&core);
         let told = format!("{percent} % where a piece costs {piece_blocks}");
-        // By chance some duplicates follow each other.
+        // By chance some duplicates are adjacent.
         let range = pieces - pieces / 20 - 1..=pieces + pieces / 20;
         assert!(range.contains(&saved), "{told}: {saved} saved with {pieces} pieces");
         assert!(slowdown(&core, FILE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&core, FILE));
         work_off(&core);
-        // What the source shares with the file is in its own budget.
+        // Blocks that the source shares with the file count in the source's own budget.
         assert!(slowdown(&core, FILE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&core, FILE));
         assert!(slowdown(&core, SOURCE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&core, SOURCE));
         assert!(stored(&core) >= new);
@@ -156,7 +155,7 @@ fn the_worker_spends_on_the_longest_runs_what_is_left_of_the_budget() {
     let source = unique(FILE_BLOCKS as usize, 1);
     write(&core, SOURCE, 0, &source);
     core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
-    // Runs of 1 to 16 blocks, and so many new ones behind each: 272 blocks may have five pieces.
+    // Runs of 1 to 16 blocks, each followed by as many new ones: 272 blocks may have five pieces.
     let (mut data, mut at) = (Vec::new(), 0);
     for blocks in 1..=16 {
         data.extend_from_slice(&source[at * BLOCK_BYTES..(at + blocks) * BLOCK_BYTES]);
@@ -235,7 +234,7 @@ fn a_file_s_own_budget_beats_that_of_the_mount() {
     assert_eq!(stored(&core), new);
 }
 
-/// What is shared holds what was written, whatever the budget.
+/// Shared blocks hold what was written, whatever the budget.
 #[test]
 fn every_block_reads_as_it_was_written() {
     let mut random = Random::new(11);

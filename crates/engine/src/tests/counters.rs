@@ -1,5 +1,5 @@
-//! Every event counter moves: each workload here is small and always the same, and together they move all of them.
-//! A counter that no workload moves is named. No counter is excepted.
+//! Every event counter moves: each workload here is small and deterministic, and together they move all of them. A
+//! counter that no workload moves is reported. No counter is exempt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const MANY: usize = 6_000;
 /// More blocks than hints may wait for the disk level.
 const TOO_MANY: usize = 30_000;
-/// Turns of the worker or steps of the scrub that are enough for anything here.
+/// Turns of the worker or steps of the scrub that suffice for everything here.
 const TURNS_MAX: usize = 10_000;
 
 fn open(settings: Settings) -> (Devices, Core) {
@@ -115,7 +115,7 @@ fn disk_level() -> Core {
     core.checkpoint().unwrap();
     core.release_waiting();
     while core.punch_some() {}
-    // The same content again: the disk level names blocks that are free or hold something else by now.
+    // The same content again: the disk level names blocks that are free or hold other content by now.
     write_many(&core, 3, &unique(2_000, 9));
     write_many(&core, 4, &data);
     revisit_all(&core);
@@ -127,7 +127,7 @@ fn disk_level() -> Core {
     core
 }
 
-/// Nobody merges the hints that leave memory.
+/// No thread merges the hints that leave memory.
 fn hints_without_room() -> Core {
     let (_, core) = open(Settings { inline: Inline::All, ..two_levels() });
     for (n, part) in unique(TOO_MANY, 1).chunks(500 * BLOCK_BYTES).enumerate() {
@@ -148,8 +148,8 @@ fn wrong_hint() -> Core {
     core
 }
 
-/// A block rots, its content is written again, and the place is used again. Blocks with many references get a second
-/// copy, which goes with the setting.
+/// A block rots, its content is written again, and its place is reused. Blocks with many references get a replica,
+/// which is dropped when the setting changes.
 fn damage_and_replicas() -> Core {
     let settings =
         Settings { fingerprints: FingerprintMode::Eager, verify: Verify::Off, replicate_refs_above: 2, ..one_level() };
@@ -173,7 +173,7 @@ fn damage_and_replicas() -> Core {
     core
 }
 
-/// A file whose blocks lie apart is laid out anew.
+/// Defragments a file whose blocks are scattered.
 fn defrag() -> Core {
     let (_, core) = open(one_level());
     write(&core, 1, &unique(100, 1));

@@ -1,5 +1,5 @@
-//! Random work on a volume in memory, with power cuts, against a model: after a cut the volume is exactly
-//! the last commit or a later group, what was acknowledged is there, and `check` finds nothing.
+//! Random work on a volume in memory, with power cuts, against a model: after a cut the volume is exactly the last
+//! commit or a later group, every acknowledged change is there, and `check` finds nothing.
 //!
 //! Not covered here: threads, RocksDB, real devices.
 
@@ -22,7 +22,7 @@ const DATA: Blocks = Blocks(40_000);
 const FILE_BYTES_MAX: u64 = 3 << 20;
 const FILES: u64 = 6;
 
-/// What the files hold, and what the last commit made durable. Slot 0 to `FILES`: map and content.
+/// The content of the files, and the content that the last commit made durable. Slot 0 to `FILES`: map and content.
 #[derive(Clone, Default, PartialEq)]
 struct Model {
     files: BTreeMap<u64, (MapId, Vec<u8>)>,
@@ -83,12 +83,12 @@ impl Run {
         (slot, map.0)
     }
 
-    /// The record that a file system would keep of a file: its map and size.
+    /// The record that a file system would keep about a file: its map and size.
     fn note(slot: u64, map: MapId, size: usize) -> impl FnOnce(i64, &mut crate::Change) {
         move |_, change| change.put(vec![0x10, slot as u8], [map.0.to_le_bytes(), (size as u64).to_le_bytes()].concat())
     }
 
-    /// Frees what deleted files hold before the data area runs full.
+    /// Frees the blocks of deleted files before the data area runs full.
     fn make_room(&mut self) {
         let waiting: u64 =
             self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
@@ -186,7 +186,7 @@ impl Run {
         }
     }
 
-    /// Never more extents than before, never more space than allowed.
+    /// Never more extents than before, and never more space than allowed.
     fn defrag(&mut self) {
         let (_, map) = self.file();
         let space = Blocks(self.random.below(200));
@@ -195,9 +195,9 @@ impl Run {
         let planned = self.core.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
         let used = self.core.totals().used;
         let outcome = self.core.defrag(map, &options).unwrap();
-        // Of two places in the file with one block, the first one that moves leaves the other to be alone with it.
+        // If two places in the file refer to one block, the first move makes the second reference the only one.
         assert!(outcome.blocks_unshared <= planned.blocks_unshared && planned.blocks_unshared <= space.0);
-        // A new place may happen to lie where a neighbour goes on.
+        // A new place may happen to continue a neighbour.
         assert!(outcome.extents_after <= planned.extents_after, "{outcome:?}, planned {planned:?}");
         let (blocks_unshared, extents_after) = (outcome.blocks_unshared, outcome.extents_after);
         let as_planned = DefragOutcome { blocks_unshared, extents_after, ..planned };
@@ -265,7 +265,7 @@ impl Run {
     }
 }
 
-/// Gives what happened, by counter, since the last power cut.
+/// Returns the events since the last power cut, by counter.
 fn run(seed: u64, steps: u64) -> BTreeMap<String, u64> {
     println!("seed {seed}");
     let mut run = Run::new(seed);
@@ -363,7 +363,7 @@ fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
     run.check();
 }
 
-/// As a process leaves the devices that is killed within a commit: the log has the record, and no flush followed.
+/// The devices after a process was killed within a commit: the log has the record, and no flush followed.
 fn killed_before_the_flush(run: &mut Run) -> Devices {
     let log = run.devices.log.after_power_cut(|_| false);
     run.core.commit().unwrap();
@@ -475,7 +475,7 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
     run.core.space.set_host_bytes(0);
-    // Others have claimed all that a write may.
+    // Other claims have taken all that a write may use.
     let free = {
         let state = run.core.state.lock();
         state.claims.free(&state.totals).0

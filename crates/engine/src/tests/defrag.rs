@@ -1,5 +1,5 @@
-//! Defrag on volumes in memory: what it makes of a file, what it costs, what it leaves alone, and what a power cut
-//! makes of it. What programs do to the file meanwhile is in `race_tests`, random work in `crash_tests`.
+//! Defrag on volumes in memory: its effect on a file, its cost, what it leaves alone, and the effect of a power cut.
+//! Concurrent work of programs is tested in `race`, random work in `crash`.
 
 use crate::core::Core;
 use crate::device::Device;
@@ -22,7 +22,7 @@ fn all_of_it(run_blocks_min: u32) -> DefragOptions {
     DefragOptions { run_blocks_min, space: Blocks(100_000), ..DefragOptions::default() }
 }
 
-/// A file stitched from others in pieces of 1 to `piece_blocks_max` blocks, and what it holds.
+/// A file stitched from others in pieces of 1 to `piece_blocks_max` blocks, and its content.
 struct Stitched {
     devices: Devices,
     core: Core,
@@ -74,7 +74,7 @@ fn extents(core: &Core, map: MapId) -> u64 {
     core.defrag(map, &dry_run).unwrap().extents_before
 }
 
-/// Blocks of two files by turns, so that each lies in single blocks that nobody shares.
+/// Blocks of two files alternately, so that each file consists of unshared single blocks.
 fn by_turns(core: &Core, blocks: usize) -> Vec<u8> {
     let content = unique(blocks, 50);
     for (n, block) in (0..).zip(content.chunks(BLOCK_BYTES)) {
@@ -163,7 +163,7 @@ fn holes_and_reserved_space_stay_and_do_not_end_a_run() {
     [100..300, 400..450].into_iter().for_each(|zeros| {
         content[zeros.start * BLOCK_BYTES..zeros.end * BLOCK_BYTES].fill(0);
     });
-    // Far behind: what lies between is not gone through block by block.
+    // Far away: the gap is not searched block by block.
     core.write(STITCHED, 1 << 50, &unique(1, 9), |_, _| ()).unwrap();
     let (totals, mapped) = (core.totals(), mapped(&core));
     let outcome = core.defrag(STITCHED, &all_of_it(8)).unwrap();
@@ -174,7 +174,7 @@ fn holes_and_reserved_space_stay_and_do_not_end_a_run() {
     assert_eq!(self::mapped(&core), mapped);
 }
 
-/// What each block of the file is, but for where it lies.
+/// The state of each block of the file, except for its place.
 fn mapped(core: &Core) -> Vec<Target> {
     let shards =
         (0..600_u64.div_ceil(SHARD_BLOCKS)).map(|shard| core.shard(ShardKey { map: STITCHED, shard }).unwrap());
@@ -227,7 +227,7 @@ fn a_file_can_be_laid_out_a_window_at_a_time() {
 
 #[test]
 fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
-    // One portion: what would have become one across two of them is not counted.
+    // One portion: a run across two portions would not be counted.
     let stitched = Stitched::new(Blocks(8_000), 250, 3);
     let core = &stitched.core;
     let totals = core.totals();

@@ -1,7 +1,7 @@
-//! Fault drills in memory: every operation on every part of a volume goes wrong once, each in every way it can;
-//! every structure on disk has bits flipped; every part is cut short, lost or replaced by another one.
+//! Fault drills in memory: every operation on every part of a volume goes wrong once, each in every possible way; every
+//! structure on disk has bits flipped; every part is cut short, lost or replaced by another one.
 //!
-//! What must hold is on `docs/faults.md`. Real mounts: `tests/system/tests/faults.rs`.
+//! `docs/faults.md` says what must hold. Real mounts: `tests/system/tests/faults.rs`.
 
 mod copies;
 mod damaged_table;
@@ -39,7 +39,7 @@ fn unique(key: u64, len: u64) -> Vec<u8> {
     bytes
 }
 
-/// What the files hold, by map.
+/// The content of the files, by map.
 type Model = BTreeMap<u64, Arc<Vec<u8>>>;
 
 /// One step of work on a volume.
@@ -49,7 +49,7 @@ enum Step {
     Write { map: u64, at: u64, key: u64, len: u64 },
     /// Blocks of a map become another's.
     Clone { from: (u64, u64), to: (u64, u64), blocks: u64 },
-    /// A range reads as zeros; perhaps it stays reserved.
+    /// A range reads as zeros, and may stay reserved.
     Zero { map: u64, at: u64, len: u64, reserve: bool },
     /// Space is promised.
     Reserve { map: u64, at: u64, len: u64 },
@@ -133,7 +133,7 @@ fn perform(core: &Core, step: Step, after: &Model) -> Result<()> {
         Step::Inline(value) => core.tune(&[("inline".to_owned(), value.to_owned())]),
         Step::Commit => core.commit(),
         Step::BackgroundStep(step) => {
-            // A chore that says there is more is asked again, as its thread would; the bound is never reached.
+            // A step that reports more work is repeated, as its thread would. The bound is never reached.
             for _ in 0..100 {
                 if !core.run(step)? {
                     return Ok(());
@@ -145,7 +145,7 @@ fn perform(core: &Core, step: Step, after: &Model) -> Result<()> {
     }
 }
 
-/// What a volume holds now, by its own records. Map numbers are small.
+/// The present content of a volume, according to its own records. Map numbers are small.
 fn contents(core: &Core) -> Result<Model> {
     let mut model = Model::new();
     for (key, value) in core.scan(&[0x10], &[0x11], 1000)? {

@@ -18,10 +18,10 @@ use crate::volume::open::recover;
 use crate::write::publish::OnPublish;
 use crate::{Blocks, Change, Lbn, MapId, OpenOptions, Profile, Result, Store};
 
-/// Each opening reads all of it, so thousands of schedules get a smaller one.
+/// Each opening reads the whole log, so the thousands of schedules get a smaller one.
 pub const LOG_BYTES: u64 = if cfg!(feature = "schedules") { 512 << 10 } else { 4 << 20 };
 const MEMORY_BYTES: u64 = 2 << 20;
-/// The first map that is handed out: tests may name those below themselves.
+/// The first map that is handed out. Tests may name lower ones themselves.
 const FIRST_MAP: MapId = MapId(1 << 20);
 
 /// Blocks that no other seed gives.
@@ -73,7 +73,7 @@ impl Devices {
         devices
     }
 
-    /// As a power cut may leave them: of what was not flushed, anything.
+    /// The devices as a power cut may leave them: any part of the unflushed writes survives.
     pub fn after_power_cut(&self, random: &mut Random) -> Self {
         let mut cut = |device: &MemoryDevice| {
             let share = random.below(4);
@@ -85,7 +85,7 @@ impl Devices {
         Self { data, table, log, kv, hints, skipped, settings: self.settings.clone() }
     }
 
-    /// Nothing is left of what was not flushed.
+    /// No unflushed write survives.
     pub fn after_power_cut_of_all(&self) -> Self {
         let cut = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| false));
         let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
@@ -94,7 +94,7 @@ impl Devices {
         Self { data, table, log, kv, hints, skipped, settings: self.settings.clone() }
     }
 
-    /// What a volume is opened from.
+    /// The medium that a volume is opened from.
     pub fn medium(&self) -> Medium {
         Medium {
             data: self.data.clone(),

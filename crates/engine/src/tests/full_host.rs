@@ -1,4 +1,4 @@
-//! A host file system without room: the ballast, what it is used for, and what is said when it is gone.
+//! A host file system without room: the ballast, its use, and the messages when it is gone.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ fn a_volume_shows_a_size_that_its_host_has_room_for() {
     assert_eq!(core.capacity(), Blocks(1_000 + KEPT_BACK_BLOCKS + 1), "writing does not change it");
 }
 
-/// A file system in memory of so many bytes, unmounted when dropped.
+/// A file system in memory of this many bytes, unmounted when dropped.
 struct Small {
     dir: tempfile::TempDir,
 }

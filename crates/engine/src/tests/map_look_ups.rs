@@ -1,4 +1,4 @@
-//! How often a read of a cold file asks the sorted state for the file's map.
+//! How often a read of a cold file queries the sorted state for the file's map.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn cold_file() -> (Vec<u8>, Arc<Faults>, Core) {
     (content, asked, core)
 }
 
-/// Look-ups while `work` was done.
+/// Look-ups during `work`.
 fn look_ups(asked: &Faults, work: impl FnOnce()) -> usize {
     let before = asked.count();
     work();

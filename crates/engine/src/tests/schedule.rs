@@ -26,7 +26,8 @@ use volume::Shape;
 
 /// Schedules of one seed: the same work in as many orders.
 const ROUND: usize = 20;
-/// Schedules of each test in the gate, which catch all planted bugs, and in the drill; `ONCEFS_SCHEDULES` asks for others.
+/// Schedules of each test in the gate, which catch all planted bugs, and in the drill; `ONCEFS_SCHEDULES` asks for
+/// others.
 const SCHEDULES: (u64, u64) = (500, 10_000);
 /// Moments at which a thread that goes before all others falls behind them, plus one (PCT's depth).
 const PCT_DEPTH: usize = 4;

@@ -1,4 +1,5 @@
-//! Sectors of files that cannot be read: `pread` and `read` of this process give EIO for them, RocksDB's calls included.
+//! Sectors of files that cannot be read: `pread` and `read` of this process give EIO for them, RocksDB's calls
+//! included.
 
 use std::fs;
 use std::ops::Range;

@@ -53,7 +53,8 @@ const MEMORY_LOG_BYTES: u64 = 4 << 20;
 
 impl Medium {
     /// A medium in memory for a volume of `data` blocks (the label included), for examples and tests: sparse devices
-    /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when dropped.
+    /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when
+    /// dropped.
     pub fn in_memory(data: Blocks) -> Self {
         let device = |bytes| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(bytes)) };
         Self {

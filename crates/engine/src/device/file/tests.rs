@@ -1,4 +1,4 @@
-//! Many reads at once of a file, by io_uring and by threads.
+//! Parallel reads of a file, by io_uring and by threads.
 
 use std::fs::FileTimes;
 use std::ops::Range;
@@ -29,7 +29,7 @@ fn numbered_pages() -> (tempfile::TempDir, FileDevice) {
 
 type ReadMany = fn(&FileDevice, &mut [JoinedRead<'_>]) -> Vec<io::Result<()>>;
 
-/// Reads runs of pages, those of one inner list in one read, and gives what came of each.
+/// Reads runs of pages, those of one inner list in one read, and returns the result of each.
 fn read(device: &FileDevice, reads: &[Vec<Range<u64>>], read_many: ReadMany) -> Vec<io::Result<()>> {
     let pages = |run: &Range<u64>| (run.end - run.start) as usize;
     let mut buffers: Vec<Vec<AlignedBuf>> = Vec::new();
@@ -109,7 +109,7 @@ fn the_ring_reads_everything_and_one_bad_place_costs_one_read() {
     assert_one_bad_place_costs_one_read(by_ring);
 }
 
-/// A file of so many pages that are all the same.
+/// A file of this many identical pages.
 fn equal_pages(pages: usize, byte: u8) -> (tempfile::TempDir, FileDevice) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("pages");
@@ -144,7 +144,7 @@ fn reads_of_two_files_are_made_together() {
     .unwrap();
 }
 
-/// From now on this thread, and those it starts, cannot make a ring.
+/// From now on this thread, and those that it starts, cannot create a ring.
 fn forbid_rings() {
     const RING_SETUP: u32 = libc::SYS_io_uring_setup as u32;
     let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
@@ -183,7 +183,8 @@ fn where_no_ring_is_allowed_threads_read_the_same() {
 fn when_a_file_was_read_is_not_noted_and_another_users_file_is_read_all_the_same() {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().write_all_at(&[7; ALIGN_BYTES], 0).unwrap();
-    // Read long before it was written: a read notes that even where the host notes as little as it can.
+    // The last access is set far in the past, because even a host that updates access times rarely would then note a
+    // read.
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     file.as_file().set_times(FileTimes::new().set_accessed(long_ago)).unwrap();
     let device = FileDevice::open_buffered(file.path(), false).unwrap();

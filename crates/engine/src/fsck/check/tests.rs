@@ -1,5 +1,5 @@
-//! Each invariant broken by itself: the audit names it, the repair mends it or leaves it, and what it does not
-//! concern stays as it is. Then many at once, by seed, and a power cut in the middle of a repair.
+//! Each invariant broken by itself: the audit names it, the repair fixes it or leaves it, and everything else stays as
+//! it is. Then many at once, by seed, and a power cut in the middle of a repair.
 //!
 //! Not covered here: names (`oncefs_fs`), real devices and the command (`tests/system/tests/fsck.rs`).
 
@@ -18,7 +18,7 @@ const DATA: Blocks = Blocks(9_000);
 const FILES: u64 = 5;
 const FILE_BLOCKS: u64 = 300;
 
-/// Files 1 to `FILES` with content of their own, each with the first 40 blocks of file 1 behind it, checkpointed.
+/// Files 1 to `FILES` with content of their own, each followed by the first 40 blocks of file 1, checkpointed.
 fn volume() -> (Devices, Vec<Vec<u8>>) {
     let devices = Devices::new(DATA, one_level());
     let core = devices.open();
@@ -66,7 +66,7 @@ fn pbn_of(core: &Core, map: u64, lbn: u64) -> Pbn {
     pbn
 }
 
-/// Changes an entry behind everybody's back, as a fault of oncefs would.
+/// Changes an entry directly, as a fault of oncefs would.
 fn set_count(core: &Core, pbn: Pbn, count: u32) {
     core.with_pages(|| vec![page_of(pbn)], |state| state.table.edit(page_of(pbn)).set_count(pbn, count)).unwrap();
 }
@@ -87,7 +87,7 @@ fn set_extent(core: &Core, map: u64, extent: Extent) {
     core.state.lock().shards.set(key, shard.into());
 }
 
-/// A repair mends it, a second audit is clean, also after opening again, and all files but some are as they were.
+/// A repair fixes it, a second audit is clean, also after reopening, and all files but some are as they were.
 fn assert_fixed(devices: &Devices, core: Core, files: &[Vec<u8>], except: &[u64]) {
     let repaired = repair(&core, Remedy::Asked);
     assert!(repaired.fixed_count > 0 && repaired.left.is_clean(), "{repaired:#?}");
@@ -283,7 +283,7 @@ fn records_with_unknown_keys_go() {
     }
 }
 
-/// Several faults at places chosen by the seed. Gives the files whose content is touched.
+/// Several faults at places chosen by the seed. Returns the files whose content is affected.
 fn damage(devices: &Devices, random: &mut Random) -> Vec<u64> {
     let core = devices.open();
     let mut touched = Vec::new();

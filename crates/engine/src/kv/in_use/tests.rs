@@ -1,4 +1,4 @@
-//! Damage that a store meets while it is in use.
+//! Damage that is found while a store is in use.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn open(dir: &Path, read_only: bool) -> RocksKv {
     RocksKv::open(Place::of(dir, [1; 16]), Copies::Two, 8 << 20, read_only).unwrap()
 }
 
-/// A store with a flushed round of records that copies its files only when it is asked to.
+/// A store with a flushed round of records that copies its files only on request.
 fn store(dir: &Path) -> RocksKv {
     RocksKv::create(&dir.join("records")).unwrap();
     let mut kv = open(dir, false);
@@ -50,7 +50,7 @@ fn change(path: &Path, places: &[usize]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Every listed file and its copy are what the list says, and prove themselves. No thread copies meanwhile.
+/// Every listed file and its copy match the list, and prove themselves. No thread copies meanwhile.
 fn assert_kept(dir: &Path) {
     let place = Place::of(dir, [1; 16]);
     let list = place.list().unwrap();
@@ -64,7 +64,7 @@ fn assert_kept(dir: &Path) {
 
 fn compact(kv: &RocksKv) -> Result<()> {
     kv.records().try_with("compacting", |db| {
-        // Else a single file only gets another level.
+        // Otherwise a single file only gets another level.
         let mut options = rocksdb::CompactOptions::default();
         options.set_bottommost_level_compaction(rocksdb::BottommostLevelCompaction::Force);
         db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
@@ -72,7 +72,7 @@ fn compact(kv: &RocksKv) -> Result<()> {
     })
 }
 
-/// With one copy nothing else can bring it back.
+/// With one copy nothing else can restore it.
 #[test]
 fn a_wrong_byte_of_a_file_without_a_copy_is_put_right() {
     let dir = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn a_wrong_byte_of_a_file_without_a_copy_is_put_right() {
     kv.write(vec![(vec![0x70], Some(vec![1]))]).unwrap();
     kv.flush().unwrap();
     let len = fs::metadata(newest(dir.path())).unwrap().len() as usize;
-    // In the only block: it is short, so that the byte is found soon.
+    // In the only block. The block is short, so the byte is found soon.
     change(&newest(dir.path()), &[3]);
     assert!(len < 2_000 && kv.get(&[0x70]).unwrap() == Some(vec![1]));
     assert!(proof::proves_itself(&newest(dir.path())).unwrap());
@@ -212,7 +212,7 @@ fn what_rocksdb_merges_is_copied_without_another_flush() {
     let is_listed = || {
         let live = kv.records().try_with("looking", rocks::live_numbers).unwrap();
         let list = Place::of(dir.path(), [1; 16]).list().unwrap();
-        // Superseded copies go after the list.
+        // Superseded copies are removed after the list is written.
         let copies = tables_in(&dir.path().join("copies")).len();
         [live.len(), copies] == [list.files.len(); 2] && live.iter().all(|number| list.entry(*number).is_some())
     };
@@ -247,7 +247,7 @@ fn a_manifest_that_rots_in_use_is_never_listed_and_costs_nothing() {
     }
 }
 
-/// The host has no room for copies, the log is trimmed, and the power goes while RocksDB appends to its manifest.
+/// The host has no room for copies, the log is trimmed, and the power fails while RocksDB appends to its manifest.
 #[test]
 fn a_manifest_with_a_torn_end_keeps_a_checkpoint_that_the_list_does_not_have() {
     let checkpoint = |sequence| Checkpoint { sequence, ..Checkpoint::default() }.encode([1; 16]);
@@ -258,9 +258,9 @@ fn a_manifest_with_a_torn_end_keeps_a_checkpoint_that_the_list_does_not_have() {
         kv.write(vec![put(5)]).unwrap();
         kv.flush().unwrap();
         kv.write([batch(2), vec![put(6)]].concat()).unwrap();
-        // The copies are not asked for.
+        // The copies are not updated.
         kv.records().try_with("flushing", rocksdb::DB::flush).unwrap();
-        // Killed: nothing is settled.
+        // As after a kill: nothing is settled.
         let killed = tempfile::tempdir().unwrap();
         let status = std::process::Command::new("cp").arg("-a").arg(dir.path().join(".")).arg(killed.path()).status();
         assert!(status.unwrap().success());

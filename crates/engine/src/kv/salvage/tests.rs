@@ -1,4 +1,4 @@
-//! What salvage saves of stores with damage, and what it must not.
+//! What salvage saves of damaged stores, and what it must drop.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn entry(n: u8) -> Found {
     Found::Entry(key(n), Some(NEW.to_vec()))
 }
 
-/// What becomes of older records 1 to 9 when a file says this: the values by their number.
+/// The values of older records 1 to 9, by their number, after a file with this content.
 fn after(found: &[Found], bounds: &Bounds) -> Vec<(u8, Vec<u8>)> {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();

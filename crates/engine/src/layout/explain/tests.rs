@@ -1,6 +1,6 @@
-//! What is said of files whose layout is known: by construction, and by going through all maps naively.
+//! Explanations of files whose layout is known: by construction, and by a naive search of all maps.
 //!
-//! Names of files and what people read of it: `oncefs-fs`, `oncefs` and the system tests.
+//! Names of files, and the output for people: `oncefs-fs`, `oncefs` and the system tests.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn explained(core: &Core, map: u64, run_blocks_min: u32) -> Vec<ExplainedRun> {
     runs
 }
 
-/// Each run in few words: where, how long, what.
+/// Each run in a few words: where, how long, what.
 fn told(runs: &[ExplainedRun]) -> Vec<String> {
     let what = |what: &What| match what {
         What::Hole => "hole".to_owned(),
@@ -162,7 +162,7 @@ fn a_bad_block_is_told_and_references_of_records_are_not_sharing() {
     core.repair_noticed().unwrap();
     let lost = told(&explained(&core, 1, 1));
     assert_eq!(lost, ["0+4 own, no equal, waits", "4+1 bad, lost", "5+5 own, no equal, waits"]);
-    // The same content elsewhere is its home: a record refers to it, but no second file.
+    // The same content elsewhere is its replacement: a record refers to it, but no second file does.
     write(&core, 2, 0, &data[4 * BLOCK_BYTES..5 * BLOCK_BYTES]);
     core.repair_noticed().unwrap();
     assert_eq!(told(&explained(&core, 1, 1))[1], "4+1 bad, at its home");
@@ -203,7 +203,7 @@ fn a_file_of_many_portions_is_told_as_one_and_a_sparse_one_without_walking_its_h
 fn a_run_across_the_end_of_a_portion_is_as_long_as_it_is() {
     let (_devices, core) = volume(Inline::Off);
     let end = PORTION_SHARDS as u64 * SHARD_BLOCKS;
-    // Something in every shard, so that the portion ends there.
+    // Every shard has data, so that the portion ends there.
     (0..PORTION_SHARDS as u64).for_each(|shard| write(&core, 2, shard * SHARD_BLOCKS, &unique(1, 1_000 + shard)));
     let a = unique(20, 1);
     write(&core, 1, 0, &a);
@@ -225,7 +225,7 @@ fn looking_leaves_no_trace() {
     core.commit().unwrap();
     let traces = |core: &Core| {
         let mut counters = core.stats.counters.snapshot();
-        // What the disk level is asked is counted, as every read of it.
+        // Queries of the disk level are counted, like all its reads.
         counters.remove("disk_level_bytes_read");
         let (hints, skipped) = (core.hints.len(), core.backlog.waiting().blocks);
         (counters, hints, skipped, core.hints.waiting(), core.totals(), core.hints.disk_level_size())
@@ -251,7 +251,7 @@ const MAPS: u64 = 5;
 /// Blocks of each that it touches: some shards.
 const REACH: u64 = 700;
 
-/// What each place of each map names, block by block.
+/// The target of each place of each map, block by block.
 fn naive(core: &Core) -> BTreeMap<(u64, u64), u64> {
     let mut places = BTreeMap::new();
     for map in 1..=MAPS {

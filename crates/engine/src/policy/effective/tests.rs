@@ -1,4 +1,5 @@
-//! Files that something is said of: what of it writes and the worker do, when it holds, and that it goes with the map.
+//! Files with policies of their own: what writes and the worker do, when a policy applies, and that it goes with the
+//! map.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -14,7 +15,7 @@ use crate::{BLOCK_BYTES, Blocks};
 const DATA: Blocks = Blocks(40_000);
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Everything is looked up as it is written, and a worker looks at what is left.
+/// Every request is looked up as it is written, and a worker visits the rest.
 fn settings(ranks: Ranks) -> Settings {
     Settings { inline: Inline::All, ranks, skipped_bytes: 64 << 10, ..one_level() }
 }
@@ -50,7 +51,7 @@ fn used(core: &Core) -> u64 {
     core.totals().used.0 - 1
 }
 
-/// Blocks that the worker saw until nothing was left.
+/// Blocks that the worker visited until nothing was left.
 fn worked_off(core: &Core) -> u64 {
     let before = core.stats.counters.blocks_revisited.load(Relaxed);
     while core.revisit(256).unwrap().is_some() {}
@@ -270,12 +271,12 @@ fn a_damaged_record_is_as_if_nothing_was_said_and_can_be_said_again() {
     assert_eq!(core.file_policy(MapId(1)), policy_override("off"));
 }
 
-/// Readers that bring a record into memory all the time, in the way of one that changes it: what it said is what it
-/// reads, and nobody reads something older than before.
+/// Readers load a record into memory all the time, beside a thread that changes it. The thread reads its own change,
+/// and no reader sees an older value than before.
 #[test]
 fn nobody_reads_what_was_said_before() {
     let (_devices, mut core) = volume(Ranks::Off);
-    // Room for little, so that what is known leaves and is read again.
+    // Little memory, so that policies leave it and are read again.
     core.policy.forget_policies();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What settings take and refuse, and what profiles make of them.
+//! Values that settings accept and refuse, and the effects of profiles.
 
 use oncefs_dedup::ShareLimit;
 
@@ -13,7 +13,7 @@ fn every_setting_comes_back_from_its_own_text() {
         for (name, value) in settings.list() {
             other.set(&name, &value, false).unwrap();
         }
-        // A bound that is named follows nothing, and what they began with stays.
+        // A bound that is set explicitly follows nothing, and the initial profile stays.
         let Settings { profile: began_with, memory_bytes_max, .. } = lrlfs;
         let expected = Settings { hint_bytes_by_data_max: None, profile: began_with, memory_bytes_max, ..settings };
         assert_eq!(other, expected, "{profile:?}");
@@ -127,10 +127,10 @@ fn a_former_name_sets_what_replaced_it_and_is_never_shown() {
     assert!(error.starts_with("replicate_refs_above must be"), "{error}");
 }
 
-/// The page that tells users of profiles.
+/// The page about profiles for users.
 const PAGE: &str = include_str!("../../../../../docs/profiles.md");
 
-/// The cells of the rows of the page that begin with a setting and have so many columns.
+/// The cells of the page's rows that begin with a setting and have this many columns.
 fn rows_of_page(columns: usize) -> BTreeMap<&'static str, Vec<&'static str>> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `"));
     let rows = rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
@@ -138,7 +138,7 @@ fn rows_of_page(columns: usize) -> BTreeMap<&'static str, Vec<&'static str>> {
     rows.map(|row| (row[0].trim_matches('`'), row[1..].to_vec())).collect()
 }
 
-/// A value of the page as a list of settings has it.
+/// A value of the page in the form of the list of settings.
 fn in_bytes(cell: &str) -> String {
     match (cell.strip_suffix('M'), cell.strip_suffix('K')) {
         (Some(number), _) => (number.parse::<u64>().unwrap() << 20).to_string(),

@@ -1,5 +1,5 @@
-//! Second copies of superblock and record files: what is damaged comes back, whatever a crash left of copies and
-//! restored files.
+//! Second copies of superblock and record files: damage is restored, whatever a crash left of copies and restored
+//! files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn flip(path: &Path, at: usize) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Repairs as fsck does, and gives what it says of the record files.
+/// Repairs like fsck, and returns its findings about the record files.
 fn fsck(volume: &Path) -> crate::FilesFound {
     // A child of another test may hold the lock from its fork to its exec.
     let store = loop {
@@ -169,7 +169,7 @@ fn whatever_a_crash_leaves_of_copies_no_stale_one_is_believed() {
                 fs::copy(list.join("list"), copies.join("list")).unwrap();
                 let len = fs::metadata(crashed.join(&damage)).unwrap().len() as usize;
                 flip(&crashed.join(&damage), len - 30.min(len));
-                // As of the old checkpoint and the whole log, or as of the new one: both are the last commit.
+                // As of the old checkpoint and the whole log, or as of the new one: both give the last commit.
                 let said = open_and_compare(&crashed, &second);
                 restored += u32::from(said.is_none());
                 fs::remove_dir_all(&crashed).unwrap();
@@ -200,7 +200,7 @@ fn the_copies_of_a_closed_volume_are_of_the_files_that_it_has() {
     }
 }
 
-/// Restoring is table by table, then manifest, then CURRENT: any part of it may be done when the power fails.
+/// Restoring goes table by table, then manifest, then CURRENT. The power may fail after any of these steps.
 #[test]
 fn restoring_goes_on_after_a_crash_at_any_step() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
@@ -209,7 +209,7 @@ fn restoring_goes_on_after_a_crash_at_any_step() {
     for done in 0..names.len() {
         let damaged = dir.path().join("damaged");
         copy_volume(&volume, &damaged);
-        // What was restored by then is whole; the rest is gone, and the next one half written under its other name.
+        // Files restored so far are whole; the rest is gone, and the next one is half written under its temporary name.
         for name in &names[done..] {
             let bytes = fs::read(damaged.join(name)).unwrap();
             fs::write(damaged.join("records/000000.dbtmp"), &bytes[..bytes.len() / 2]).unwrap();
@@ -245,7 +245,7 @@ fn a_record_file_that_rots_while_the_volume_is_in_use_is_restored_there() {
     store.close().unwrap();
 }
 
-/// Compactions end whenever they like.
+/// Compactions end at arbitrary times.
 #[test]
 fn files_that_a_compaction_takes_away_meanwhile_do_not_pass_for_damaged() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();

@@ -1,5 +1,5 @@
-//! One sector of the block table is damaged, or a page of it cannot be read: errors for what needs the entries that lie
-//! there, and for nothing else. Writes, the worker and the scrub go on and end, and fsck makes the entries anew.
+//! One sector of the block table is damaged, or a page of it cannot be read: only work that needs these entries fails.
+//! Writes, the worker and the scrub continue and end, and fsck rebuilds the entries.
 
 use std::ops::Range;
 
@@ -13,11 +13,11 @@ use crate::tests::fixture::one_level;
 use crate::tests::unreadable::Unreadable;
 use crate::{Pbn, Remedy, ScrubCommand};
 
-/// Blocks of the file whose entries are damaged in part.
+/// Blocks of the file, some of whose entries are damaged.
 const BLOCKS: u64 = 200;
 /// A block in the middle of it, whose entry is damaged.
 const HIT: u64 = 150;
-/// Steps that are enough for a pass over anything here.
+/// Steps that suffice for a pass over everything here.
 const STEPS_MAX: usize = 2_000;
 
 /// What is wrong with the table.
@@ -25,7 +25,7 @@ const STEPS_MAX: usize = 2_000;
 enum Damage {
     /// A bit of a sector is flipped.
     Sector,
-    /// The device does not give a page.
+    /// The device cannot read a page.
     Page,
 }
 
@@ -50,7 +50,7 @@ fn assert_holds(core: &Core, map: u64, data: &[u8]) {
     assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
 }
 
-/// Maps with this content, each in blocks of its own, in its place. Gives the block of map 1 at `HIT`.
+/// Maps with this content, each in blocks of its own, in its place. Returns the block of map 1 at `HIT`.
 fn volume(settings: Settings, maps: u64) -> (Devices, Vec<u8>, Pbn) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
@@ -74,7 +74,7 @@ fn flip_sector_of(devices: &Devices, hit: Pbn) {
     devices.table.flush().unwrap();
 }
 
-/// Damages the table where the entry of `hit` lies, and opens the volume. Gives the blocks of which nothing is known.
+/// Damages the table at the entry of `hit`, and opens the volume. Returns the blocks with unknown entries.
 fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Core, Range<u64>) {
     let page = page_of(hit);
     match damage {
@@ -101,7 +101,7 @@ fn is_damage(result: &Result<()>) -> bool {
     matches!(result, Err(Error::Corrupt { .. } | Error::Io { .. }))
 }
 
-/// fsck makes the entries anew; nothing is lost, and everything can be changed again.
+/// fsck rebuilds the entries; nothing is lost, and everything can be changed again.
 fn assert_mended_by_fsck(devices: &Devices, maps: &[(u64, &[u8])]) {
     let core = devices.open();
     let repaired = core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
@@ -181,7 +181,7 @@ fn only_what_changes_a_damaged_entry_fails_and_its_blocks_are_never_handed_out()
     }
 }
 
-/// Its page could become a hole, which reads as entries of free blocks, and the damage would be gone with what it hid.
+/// Its page could become a hole, which reads as entries of free blocks. Then the damage would be hidden for good.
 #[test]
 fn a_page_with_a_damaged_sector_stays_when_all_its_other_blocks_are_free() {
     let (devices, data, hit) = volume(one_level(), 1);
@@ -260,7 +260,7 @@ fn the_scrub_passes_damaged_entries_over_and_comes_to_an_end() {
         assert_holds(&core, 1, &data);
         core.checkpoint().unwrap();
         drop(core);
-        // The next mount says so too, until fsck has mended it.
+        // The next mount reports it too, until fsck has repaired it.
         let said = |core: &Core| ScrubRecord::decode(&core.get(&keys::scrub()).unwrap().unwrap()).unwrap().unknown;
         let core = devices.open();
         assert_eq!(said(&core), unknown.end - unknown.start);
@@ -271,7 +271,7 @@ fn the_scrub_passes_damaged_entries_over_and_comes_to_an_end() {
     }
 }
 
-/// The log has a change for the damaged sector, so that no checkpoint can be made any more.
+/// The log has a change for the damaged sector, so no further checkpoint is possible.
 #[test]
 fn a_checkpoint_that_cannot_read_its_pages_ends_in_read_only_and_keeps_what_was_committed() {
     for damage in [Damage::Sector, Damage::Page] {
@@ -344,7 +344,7 @@ fn a_crafted_record_of_a_bad_block_ends_neither_the_daemon_nor_keeps_the_scrub_f
     }
 }
 
-/// Two blocks are noticed, and one operation fails while they are looked at.
+/// Two blocks are noticed, and one operation fails while they are checked.
 #[test]
 fn an_error_at_one_notice_of_damage_drops_no_other() {
     let mut hits = 0;
@@ -364,7 +364,7 @@ fn an_error_at_one_notice_of_damage_drops_no_other() {
     assert!(hits > 0, "the test has to come there");
 }
 
-/// Counted, not timed: the entries that are looked at.
+/// Counts the entries that are read, instead of measuring time.
 #[test]
 fn the_places_of_many_bad_blocks_cost_one_look_at_each_and_end_with_the_command() {
     const BAD_BLOCKS: u64 = 400;
@@ -391,7 +391,7 @@ fn the_places_of_many_bad_blocks_cost_one_look_at_each_and_end_with_the_command(
     assert_eq!(core.bad_places(10_000, &|| false).unwrap(), None, "nobody waits for it any more");
 }
 
-/// What a scrub found is no contradiction, and is in the report all the same, with and without the data being read.
+/// Blocks that a scrub found bad are no contradiction, but are still reported, with and without reading the data.
 #[test]
 fn an_audit_tells_of_blocks_that_are_known_to_be_bad() {
     let (devices, _, hit) = volume(one_level(), 1);
@@ -407,7 +407,7 @@ fn an_audit_tells_of_blocks_that_are_known_to_be_bad() {
         let bad: Vec<_> = report.bad.iter().map(|bad| (bad.pbn, bad.replacement, bad.references)).collect();
         assert_eq!((bad, report.is_clean()), (vec![(hit, None, 1)], true));
     }
-    // The sector with its entry goes too: fsck makes it a bad block again, with the tag that it should have.
+    // The sector with its entry is damaged too: fsck makes it a bad block again, with the tag of its right content.
     flip_sector_of(&devices, hit);
     let core = devices.open();
     core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();

@@ -1,8 +1,8 @@
-//! One drill: the workload with one fault, and what must hold during it and behind it.
+//! One drill: the workload with one fault, and what must hold during it and after it.
 
 use super::*;
 
-/// The workload: every kind of change, every background chore, several openings, with all parts in use.
+/// The workload: every kind of change, every background step, several openings, with all parts in use.
 pub(super) const WORKLOAD: [Step; 56] = {
     use Step::*;
     let fill_hints = BackgroundStep(crate::BackgroundStep::FillHints);
@@ -66,10 +66,10 @@ pub(super) const WORKLOAD: [Step; 56] = {
     ]
 };
 
-/// What a fault led to.
+/// The outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
-    /// Nobody noticed.
+    /// No effect was visible.
     GoesOn,
     /// A call answered with an error.
     Error,
@@ -86,18 +86,18 @@ pub(super) struct Drill {
     core: Core,
     /// What is published.
     model: Model,
-    /// What an opening may find: the last commit, and groups that could not be committed in vain.
+    /// The contents that an opening may find: the last commit, and groups whose commit failed.
     allowed: Vec<Model>,
     outcome: Outcome,
 }
 
 impl Drill {
-    /// An empty volume, where the operation with this number goes wrong.
+    /// An empty volume whose operation with this number goes wrong.
     pub(super) fn new(fault: Option<(usize, Fault, Lasts)>) -> Self {
         let devices = Devices::new(DATA, settings());
         let faults = Arc::new(Faults::default());
         let core = try_open(&devices, faulty_medium(&devices, &faults)).unwrap();
-        // The test gives its maps their numbers itself.
+        // The test numbers its maps itself.
         core.maps.skip_to(MapId(100));
         if let Some((at, fault, lasts)) = fault {
             faults.arm(faults.count() + at, fault, lasts);
@@ -152,7 +152,7 @@ impl Drill {
         }
     }
 
-    /// The caller learns what went wrong, and nothing else is blamed.
+    /// The caller learns the real cause, and nothing else is blamed.
     fn assert_right_kind(&self, error: &Error, step: Step) {
         let is_right = match error {
             Error::Io { .. } | Error::NoSpace => true,
@@ -162,7 +162,7 @@ impl Drill {
         assert!(is_right, "{step:?} answers {error:?}");
     }
 
-    /// Whatever can be read is right.
+    /// Everything that can be read is right.
     fn read_all(&mut self) {
         for (map, bytes) in &self.model {
             match self.core.read(MapId(*map), 0, bytes.len()) {
@@ -175,7 +175,7 @@ impl Drill {
         }
     }
 
-    /// After a step that failed for good: each file is as before it or as after it.
+    /// After a step that failed for good, each file is as before it or as after it.
     fn read_either(&self, after: &Model) {
         for (map, before) in &self.model {
             let after = after.get(map).unwrap_or(before);
@@ -186,7 +186,7 @@ impl Drill {
         }
     }
 
-    /// Opens the volume again; a fault may be in the way of the first attempt only.
+    /// Opens the volume again. A fault may stop only the first attempt.
     fn reopen(&mut self) {
         let core = try_open(&self.devices, faulty_medium(&self.devices, &self.faults)).or_else(|error| {
             assert!(self.faults.hit().is_some(), "opening: {error}, and no fault was met");
@@ -205,7 +205,7 @@ impl Drill {
         self.allowed = vec![self.model.clone()];
     }
 
-    /// The fault is gone: the volume as it is, and as openings find it, is whole.
+    /// The fault is removed: the volume is whole as it is, and as openings find it.
     pub(super) fn finish(mut self) -> Outcome {
         if self.outcome == Outcome::ReadOnly {
             let refused = perform(&self.core, Step::Write { map: 1, at: 0, key: 99, len: 1 }, &self.model);

@@ -1,4 +1,4 @@
-//! Every operation of the workload goes wrong, in every way that its kind can.
+//! Every operation of the workload goes wrong, in every way possible for its kind.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -31,7 +31,7 @@ fn cases_of(number: usize, access: Access) -> Vec<Case> {
     faults.into_iter().flat_map(lasting).collect()
 }
 
-/// What a case hits, and what comes of it, or what a panic said.
+/// The operation that a case hits, and the outcome, or the message of a panic.
 fn run((number, fault, lasts): Case) -> ((&'static str, Access), std::result::Result<Outcome, String>) {
     let mut drill = Drill::new(Some((number, fault, lasts)));
     let faults = drill.faults.clone();
@@ -49,7 +49,7 @@ fn run((number, fault, lasts): Case) -> ((&'static str, Access), std::result::Re
     (faults.hit().unwrap_or(("none", Access::Len)), outcome)
 }
 
-/// What may come of a fault.
+/// The permitted outcomes of a fault.
 fn assert_outcome(part: &str, access: Access, lasts: Lasts, outcome: Outcome) {
     let what = format!("{part} {access:?} {lasts:?}: {outcome:?}");
     match part {
@@ -102,7 +102,7 @@ fn every_operation_can_fail_and_nothing_acknowledged_is_lost() {
     assert_eq!(done, cases.len());
 }
 
-/// The workload cannot lose an operation that it is there for without being noticed.
+/// Notices if the workload loses an operation that it must contain.
 fn assert_comes_everywhere(trace: &[(&'static str, Access)]) {
     use Access::*;
     let expected: [(&str, &[Access]); 6] = [

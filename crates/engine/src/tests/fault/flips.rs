@@ -1,5 +1,5 @@
-//! Single bits of what lies on disk are flipped, in a volume that crashed and in one that was closed. Every bit of
-//! each structure alone: the tests of `format`.
+//! Flips single bits on disk, in a volume that crashed and in one that was closed. The tests of `format` flip every bit
+//! of each structure alone.
 
 use super::parts::{Verdict, copy_of, history, judge};
 use super::*;
@@ -9,7 +9,7 @@ use crate::kv::Kv;
 /// Flips for each part and state of the volume.
 const FLIPS: u64 = 200;
 
-/// Flips a bit of a page that holds something.
+/// Flips a bit of a non-empty page.
 fn flip_in(device: &MemoryDevice, random: &mut Random) {
     let mut pages = Vec::new();
     let mut at = 0;
@@ -24,7 +24,7 @@ fn flip_in(device: &MemoryDevice, random: &mut Random) {
     device.write_at(&page, at).unwrap();
 }
 
-/// Flips a bit of a record of the engine's own. Those of the file system have tests in its crate.
+/// Flips a bit of a record of the engine. The file system's crate tests its own records.
 fn flip_record(kv: &dyn Kv, random: &mut Random) {
     let records = kv.scan(&[0], &[0x10], 10_000).unwrap();
     let records: Vec<_> = records.into_iter().filter(|(_, value)| !value.is_empty()).collect();
@@ -34,12 +34,12 @@ fn flip_record(kv: &dyn Kv, random: &mut Random) {
     kv.write(vec![(key, Some(value))]).unwrap();
 }
 
-/// What may come of a flipped bit in a part.
+/// The permitted outcomes of a flipped bit in a part.
 fn is_promised(part: &str, verdict: Verdict) -> bool {
     match part {
-        // A read compares with the tag; what no file holds any more nobody misses.
+        // A read compares with the tag. Content that no file refers to any more is not missed.
         "data" => matches!(verdict, Verdict::Right | Verdict::Error),
-        // One bit of a record is put right.
+        // One wrong bit of a record is corrected.
         "log" | "hints" | "skipped" => verdict == Verdict::Right,
         _ => matches!(verdict, Verdict::Refused | Verdict::Error | Verdict::Right | Verdict::Found),
     }
@@ -77,7 +77,7 @@ fn no_flipped_bit_becomes_wrong_data_that_nobody_notices() {
     assert_eq!(verdicts.values().sum::<u64>(), 2 * 6 * FLIPS);
 }
 
-/// Flips every bit of an encoded structure; `is_taken` says whether a decoder still takes it.
+/// Flips every bit of an encoded structure. `is_taken` tells whether a decoder still accepts it.
 fn assert_every_bit_counts(what: &str, encoded: &[u8], is_taken: impl Fn(&[u8]) -> bool) {
     assert!(is_taken(encoded), "{what}: the sample itself");
     let mut bytes = encoded.to_vec();
@@ -88,7 +88,7 @@ fn assert_every_bit_counts(what: &str, encoded: &[u8], is_taken: impl Fn(&[u8]) 
     }
 }
 
-/// Those of the other structures are in `format` and in the file system's crate.
+/// `format` and the file system's crate do the same for the other structures.
 #[test]
 fn every_bit_of_superblock_hints_and_skipped_counts() {
     use crate::format::{backlog, hint_header, hint_page, superblock};
@@ -100,7 +100,7 @@ fn every_bit_of_superblock_hints_and_skipped_counts() {
     });
     let header =
         hint_header::HintHeader { volume_id, incarnation: 3, sample: oncefs_dedup::Sample::ALL, complete_at: 4 };
-    // The rest of the page is zeros that nobody reads.
+    // The rest of the page is unused zeros.
     assert_every_bit_counts("hint header", &header.encode()[..56], |bytes| {
         let mut page = [0; hint_header::BYTES];
         page[..bytes.len()].copy_from_slice(bytes);

@@ -21,7 +21,7 @@ fn a_file_that_ends_early_is_an_error_and_not_zeros() {
     }
 }
 
-/// A volume with one file of so many bytes, closed.
+/// A closed volume with one file of this many bytes.
 pub(super) fn volume(dir: &Path) -> (PathBuf, Vec<u8>) {
     let volume = dir.join("volume");
     let spec = VolumeSpec {
@@ -54,7 +54,7 @@ pub(super) fn copy_volume(from: &Path, to: &Path) {
     assert!(status.success());
 }
 
-/// The message of a refusal, or None: everything is there.
+/// The message of a refusal. None: everything is there.
 pub(super) fn open_and_compare(volume: &Path, content: &[u8]) -> Option<String> {
     let store = match Store::open(volume, &OpenOptions::new(32 << 20)) {
         Ok(store) => store,
@@ -82,7 +82,7 @@ fn a_file_of_a_volume_that_was_cut_emptied_or_removed_is_named_or_not_needed() {
         for cut in [None, Some(0), Some(len / 2), Some(len.saturating_sub(1))] {
             let damaged = dir.path().join("damaged");
             copy_volume(&volume, &damaged);
-            // What copies restore: the tests in `copies`.
+            // The tests in `copies` cover damage that copies restore.
             fs::remove_dir_all(damaged.join("copies")).unwrap();
             let target = damaged.join(path.strip_prefix(&volume).unwrap());
             match cut {

@@ -1,9 +1,9 @@
-//! Parts that do not belong together: cut short, emptied, of an older copy of the volume, of another volume.
+//! Parts that do not belong together: cut short, emptied, from an older copy of the volume, from another volume.
 
 use super::*;
 use crate::device::MemoryDevice;
 
-/// All parts of a volume in one moment, and what its files hold.
+/// All parts of a volume at one moment, and the content of its files.
 pub(super) struct Copy {
     pub(super) name: &'static str,
     pub(super) devices: Devices,
@@ -12,12 +12,12 @@ pub(super) struct Copy {
 
 const PARTS: [&str; 6] = ["data", "table", "log", RECORDS, "hints", "skipped"];
 
-/// What comes of a volume whose parts do not belong together.
+/// The outcome for a volume whose parts do not belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     /// It does not open, and says why.
     Refused,
-    /// A file, or a change, answers with an error.
+    /// A read of a file, or a change, returns an error.
     Error,
     /// Everything committed is there.
     Right,
@@ -71,7 +71,7 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
     devices.table.punch(0, devices.table.len().unwrap()).unwrap();
     crate::Store::format_on(&medium(&devices, id), DATA).unwrap();
     let core = try_open(&devices, medium(&devices, id)).unwrap();
-    // The test gives its maps their numbers itself.
+    // The test numbers its maps itself.
     core.maps.skip_to(MapId(100));
     let mut copies = Vec::new();
     let mut model = Model::new();
@@ -101,7 +101,7 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
     ];
     work(&first, "committed", &mut model, &mut copies);
     work(&[BackgroundStep(crate::BackgroundStep::Checkpoint)], "checkpointed", &mut model, &mut copies);
-    // Rewrites and deletions whose blocks are used again, so that old maps lead to new content.
+    // Rewrites and deletions whose blocks are reused, so that old maps lead to new content.
     for round in 0..2 {
         let steps = [
             Write { map: 1, at: 0, key: key + 10 + round, len: 100 * BLOCK },
@@ -119,7 +119,7 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
     copies
 }
 
-/// Opens, reads, checks, and then works with the volume, as long as it lets.
+/// Opens, reads and checks the volume, and then works with it, as long as it allows.
 pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Model]) -> Verdict {
     let core = match try_open(devices, medium(devices, id)) {
         Ok(core) => core,
@@ -144,7 +144,7 @@ pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Mod
     }
 }
 
-/// A volume that seems whole is whole for further work too.
+/// A volume that seems whole must be whole for further work too.
 fn work_on(core: &Core, found: Model) -> Verdict {
     drop(core.run(BackgroundStep::FillHints));
     let step = Step::Write { map: 60, at: 0, key: 60, len: 200 * BLOCK };
@@ -189,8 +189,8 @@ fn a_part_of_another_moment_or_volume_never_passes_unnoticed() {
     assert_eq!(verdicts.values().sum::<usize>(), copies.len() * (copies.len() + 1) * PARTS.len());
 }
 
-/// What must not come of a foreign part. That the data area is older than what speaks of it is found by reading it, and
-/// another volume's is refused by its label, which `volume.rs` looks at; a log that ends too early is a volume that
+/// The worst permitted outcome for a foreign part. A data area that is older than the other parts is found by reading
+/// it. Another volume's is refused by its label, which `volume.rs` checks. A log that ends too early is a volume that
 /// committed less.
 fn worst_of(part: &str) -> Verdict {
     match part {

@@ -1,5 +1,5 @@
-//! Power cuts in a salvage. Whatever of it the disk has by then is the old volume, which can be salvaged again, or the
-//! salvaged one.
+//! Power cuts in a salvage. Whatever part of it is on disk by then, the result is the old volume, which can be salvaged
+//! again, or the salvaged one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ fn record(n: u64, round: u8) -> (Vec<u8>, Vec<u8>) {
     ([&[LETTER][..], &n.to_be_bytes()].concat(), vec![round; 20 + n as usize % 200])
 }
 
-/// The records here have values of one byte, repeated; a damaged one is none.
+/// Records here have values of one repeated byte. A damaged one does not.
 fn is_record(_key: &[u8], value: &[u8]) -> bool {
     value.windows(2).all(|pair| pair[0] == pair[1])
 }
@@ -72,7 +72,7 @@ fn remove_manifests(volume: &Path) {
     }
 }
 
-/// What a mount of the volume shows.
+/// What a mount of the volume finds.
 fn seen(volume: &Path) -> Seen {
     let store = Store::open(volume, &options(1)).ok()?;
     let records = store.scan(&[LETTER], &[LETTER + 1], usize::MAX);
@@ -81,7 +81,7 @@ fn seen(volume: &Path) -> Seen {
     Some((records.ok()?, content.ok()?))
 }
 
-/// As `fsck --salvage`.
+/// Like `fsck --salvage`.
 fn salvage(volume: &Path) {
     Store::salvage(volume, &is_record, &[]).unwrap();
     let store = Store::open_for_fsck(volume, &options(1)).unwrap();
@@ -106,12 +106,13 @@ impl Copier {
     }
 }
 
-/// The volumes that power cuts may leave of a salvage, each with what was done by then. Steps are cut between them: each
-/// is one change of names. The new store counts for nothing before its own step, whatever the disk has of it.
+/// The volumes that power cuts may leave of a salvage, each with the steps done by then. Cuts come between steps,
+/// because each is one change of names. The new store does not count before its own step, whatever part of it is on
+/// disk.
 fn cuts(copier: &mut Copier, damaged: &Path) -> Vec<(String, PathBuf)> {
     let place = |volume: &Path| Place::of(volume, VOLUME_ID);
     let built = copier.copy(damaged);
-    // What an earlier salvage left.
+    // The remains of an earlier salvage.
     fs::create_dir(built.join("records.damaged")).unwrap();
     ["one", "two"].iter().for_each(|name| fs::write(built.join("records.damaged").join(name), name).unwrap());
     build(&place(&built), &RocksKv::salvage_options(), &is_record, &[]).unwrap();
@@ -128,7 +129,7 @@ fn cuts(copier: &mut Copier, damaged: &Path) -> Vec<(String, PathBuf)> {
         STEPS[..steps].iter().for_each(|step| step(&place(&volume)).unwrap());
         cuts.push((format!("{steps} steps"), volume));
     }
-    // The last step begins with the removal of what an earlier salvage left.
+    // The last step begins by removing the remains of an earlier salvage.
     let removing = copier.copy(&built);
     STEPS[..STEPS.len() - 1].iter().for_each(|step| step(&place(&removing)).unwrap());
     fs::remove_file(removing.join("records.damaged/one")).unwrap();

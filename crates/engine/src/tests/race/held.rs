@@ -32,8 +32,8 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const SHARDS: u64 = 12;
 const DIRTY_BYTES: u64 = 2 << 20;
 
-/// A file of which each block has a page of the block table for itself, as clones of single blocks make them. Before its
-/// first shard it is a hole.
+/// A file of which each block has a page of the block table for itself, as clones of single blocks make them. Before
+/// its first shard it is a hole.
 fn scattered(core: &Core, map: MapId, first_shard: u64) {
     for shard in first_shard..first_shard + SHARDS {
         let mut plan = Plan { map: Some(map), ..Plan::default() };
@@ -187,8 +187,8 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
     assert_clean(&devices, core);
 }
 
-/// Does something, and requires that it held no lock that other requests need for more reads from the disk than the rule
-/// allows (docs/architecture.md, what a call may cost). Counted under the feature `checked` only.
+/// Does something, and requires that it held no lock that other requests need for more reads from the disk than the
+/// rule allows (docs/architecture.md, what a call may cost). Counted under the feature `checked` only.
 fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
     const READS_MAX: u64 = 32;
     take_most_reads();

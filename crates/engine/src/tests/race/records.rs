@@ -1,5 +1,5 @@
-//! Records that are read from the sorted state while others publish: nobody waits for the disk, and what is read is what was
-//! published last.
+//! Records that are read from the sorted state while others publish: nobody waits for the disk, and what is read is
+//! what was published last.
 
 use std::time::Instant;
 
@@ -62,7 +62,8 @@ fn one_record() -> (Arc<HookedKv>, Arc<Core>) {
     (kv, core)
 }
 
-/// Does this on a thread of its own, for which the hook waits as long as that can take. It tells whether it was done by then.
+/// Does this on a thread of its own, for which the hook waits as long as that can take. It tells whether it was done by
+/// then.
 fn meanwhile(hook: &Hook, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static) -> Receiver<bool> {
     let (told, is_done) = mpsc::channel();
     let core = core.clone();

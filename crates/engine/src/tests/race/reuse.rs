@@ -1,5 +1,5 @@
-//! Freed blocks wait before others get them: for the group that freed them, and for who reads them. Nothing else is free
-//! here, so whoever gets blocks gets these.
+//! Freed blocks wait before others get them: for the group that freed them, and for who reads them. Nothing else is
+//! free here, so whoever gets blocks gets these.
 
 use super::*;
 use crate::Result;

@@ -77,8 +77,8 @@ fn on_a_volume_without_threads_nobody_waits_for_room() {
     core.wait_for_room();
 }
 
-/// A volume whose log is filled to this share, and a checkpoint beside which `work` is done on a thread of its own. Gives how
-/// many checkpoints were made.
+/// A volume whose log is filled to this share, and a checkpoint beside which `work` is done on a thread of its own.
+/// Gives how many checkpoints were made.
 fn beside_a_checkpoint(fullness: f64, work: impl FnOnce(&Core) -> Result<()> + Send + 'static) -> (Arc<Core>, u64) {
     let (_, data, core) = volume();
     core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();

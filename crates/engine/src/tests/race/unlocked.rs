@@ -1,5 +1,5 @@
-//! Shards that are read without their map's lock, as the worker and the rule of runs do, while others change the map and
-//! a checkpoint ends.
+//! Shards that are read without their map's lock, as the worker and the rule of runs do, while others change the map
+//! and a checkpoint ends.
 
 use super::*;
 use crate::kv::{Kv, KvMemory, Put};

@@ -116,7 +116,8 @@ fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
             for at in (1..blocks.len()).rev() {
                 blocks.swap(at, random.below(at as u64 + 1) as usize);
             }
-            // The last ones find each other in-line and nothing else: the block with the most references is not the lowest.
+            // The last ones find each other in-line and nothing else: the block with the most references is not the
+            // lowest.
             if map == 27 {
                 core.hints.clear_memory();
                 tune(&core, "inline", "all").unwrap();

@@ -168,7 +168,8 @@ fn a_block_that_was_freed_or_rewritten_before_it_is_marked_is_none_of_the_scrub_
     assert_clean(&core);
 }
 
-/// Writers rewrite and free, readers read, the scrub marks, heals and copies: no read is wrong and all counts are right.
+/// Writers rewrite and free, readers read, the scrub marks, heals and copies: no read is wrong and all counts are
+/// right.
 #[test]
 fn files_change_while_the_scrub_looks_at_them() {
     let (devices, core) = volume(Settings { verify: Verify::Read, replicate_refs_above: 3, ..eager() });

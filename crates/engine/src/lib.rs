@@ -80,6 +80,7 @@ pub use format::rot::ScrubState;
 pub use fsck::check::fault::{Fault, Remedy, Sum};
 pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
+pub use fsck::lost_content::PartWithHoles;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
 pub use kv::{FilesFound, Salvaged};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};

@@ -89,7 +89,8 @@ impl Store {
         self.core.settle()
     }
 
-    /// The places (block, map, lbn) that refer to any of `blocks`, at most `limit`. Reads all maps.
+    /// The places (block, map, lbn) that refer to any of `blocks`, at most `limit`; of places that follow each
+    /// other with one and the same block only the first. Reads all maps.
     ///
     /// # Errors
     ///

@@ -225,11 +225,13 @@ impl Core {
         }
     }
 
-    /// The places in files that refer to some blocks, as map and lbn, at most `limit`.
+    /// The places in files that refer to some blocks, as map and lbn, at most `limit`. Of places that follow each
+    /// other with one and the same block only the first.
     pub fn places_of(&self, pbns: &[Pbn], limit: usize) -> Result<Vec<(Pbn, MapId, Lbn)>> {
         let mut sorted = pbns.to_vec();
         sorted.sort_unstable();
         let mut places = Vec::new();
+        let mut before = None;
         self.for_each_shard_record(&mut |record| {
             let crate::fsck::check::ShardRecord::Whole(key, shard) = record else { return Ok(()) };
             for extent in shard.extents() {
@@ -237,8 +239,12 @@ impl Core {
                 let from = sorted.partition_point(|wanted| *wanted < pbn);
                 let within = sorted[from..].iter().take_while(|wanted| wanted.0 < pbn.0 + u64::from(extent.blocks));
                 let first = key.shard * SHARD_BLOCKS + u64::from(extent.first);
-                places.extend(within.map(|wanted| (*wanted, key.map, Lbn(first + wanted.0 - pbn.0))));
-                places.truncate(limit);
+                for wanted in within {
+                    let lbn = first + wanted.0 - pbn.0;
+                    let goes_on = before == lbn.checked_sub(1).map(|before| (*wanted, key.map, Lbn(before)));
+                    before = Some((*wanted, key.map, Lbn(lbn)));
+                    places.extend(before.filter(|_| !goes_on && places.len() < limit));
+                }
             }
             Ok(())
         })?;

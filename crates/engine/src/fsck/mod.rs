@@ -3,4 +3,5 @@
 pub mod audit;
 pub mod check;
 pub mod fix;
+pub mod lost_content;
 pub mod sort;

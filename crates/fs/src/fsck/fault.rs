@@ -62,6 +62,8 @@ pub enum Fault {
     HasMap { ino: Ino, map: MapId },
     /// (8) A map that two files have.
     SharedMap { ino: Ino, other: Ino, map: MapId },
+    /// (8) A file with fewer blocks than it had, and the parts of 1 MiB with holes where they may have been.
+    LostContent { ino: Ino, map: MapId, lost: Blocks, parts: Vec<u64> },
     /// (8) A map that no file has. `blocks` is None if a part of it is damaged.
     UnownedMap { map: MapId, blocks: Option<Blocks> },
     /// (11) The engine's policy for a file differs from the file's attribute and usage.
@@ -121,6 +123,7 @@ impl Fault {
             Fault::Attachments { .. } | Fault::Count { count: Count::Xattrs, .. } => 7,
             Fault::HasMap { .. }
             | Fault::SharedMap { .. }
+            | Fault::LostContent { .. }
             | Fault::UnownedMap { .. }
             | Fault::Count { count: Count::Blocks, .. } => 8,
             Fault::Lease { .. } => 9,
@@ -141,7 +144,7 @@ impl Fault {
             | Fault::Record { .. }
             | Fault::Missing { .. } => 0,
             Fault::Nameless { .. } | Fault::CutOff { .. } => 2,
-            Fault::SharedMap { .. } | Fault::UnownedMap { .. } => 3,
+            Fault::SharedMap { .. } | Fault::UnownedMap { .. } | Fault::LostContent { .. } => 3,
             Fault::Count { .. } | Fault::Policy { .. } | Fault::UnownedPolicy { .. } | Fault::NoPlace { .. } => 4,
             _ => 1,
         }
@@ -206,6 +209,16 @@ impl Fault {
             Fault::HasMap { ino, map } => write!(f, "inode {} is not a file but has map {}", ino.0, map.0),
             Fault::SharedMap { ino, other, map } => {
                 write!(f, "inode {}: its map {} also belongs to inode {}", ino.0, map.0, other.0)
+            }
+            Fault::LostContent { ino, lost, parts, .. } => {
+                write!(
+                    f,
+                    "inode {}: {} blocks of its content are lost, somewhere in the holes of {} parts of 1 MiB: reading \
+                     these becomes an error",
+                    ino.0,
+                    lost.0,
+                    parts.len()
+                )
             }
             Fault::UnownedMap { map, blocks: Some(blocks) } => {
                 write!(f, "map {} with {} blocks belongs to no inode", map.0, blocks.0)

@@ -68,6 +68,7 @@ impl Fixer<'_> {
                 self.publish(|change| self.store.first_policy(change, *map, FilePolicy::default()))
             }
             Fault::NoPlace { ino } => self.give_place(*ino),
+            Fault::LostContent { ino, map, parts, .. } => self.lose_content(*ino, *map, parts),
             Fault::UnownedMap { map, blocks } => self.make_file(*map, blocks.unwrap_or_default()),
         }
     }
@@ -114,6 +115,17 @@ impl Fixer<'_> {
         let Some(usage) = self.record(ino)?.map(|record| record.usage) else { return Ok(false) };
         let policy = FilePolicy { policy_override, rank: usage.rank(), is_update_heavy: usage.is_update_heavy() };
         self.publish(|change| self.store.policy_change(change, map, policy))
+    }
+
+    /// Reading what is lost is an error from now on. The next round counts the blocks.
+    fn lose_content(&self, ino: Ino, map: MapId, parts: &[u64]) -> Result<bool> {
+        let Some(record) = self.record(ino)? else { return Ok(false) };
+        let blocks = Blocks(record.size.div_ceil(BLOCK_BYTES as u64));
+        for part in parts {
+            self.store.lose_holes(map, *part, blocks)?;
+            self.store.settle()?;
+        }
+        Ok(true)
     }
 
     fn new_inode(&self, kind: FileKind, permissions: u32) -> InodeRecord {

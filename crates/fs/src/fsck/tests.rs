@@ -23,6 +23,7 @@ use crate::{
     WriteOrigin, XattrMode,
 };
 
+mod lost_content;
 mod overflow;
 mod paths;
 

@@ -1,8 +1,9 @@
 //! The third part of an audit: files, their maps and the policies of these, in the order of maps.
 
 use oncefs_engine::format::{file_policy, keys};
-use oncefs_engine::{Blocks, FilePolicy, MapId, PolicyOverride, Sorted};
+use oncefs_engine::{BLOCK_BYTES, Blocks, FilePolicy, MapId, PolicyOverride, Sorted};
 
+use crate::format::inode::{self, InodeRecord};
 use crate::fsck::audit::records::Records;
 use crate::fsck::audit::{Audit, NamePhase};
 use crate::fsck::fault::{Count, Fault};
@@ -13,6 +14,9 @@ type Visited = Vec<(MapId, Option<Blocks>)>;
 
 /// Maps collected before they are compared. Bounds memory, and keeps the store's locks apart from the audit's reads.
 const COLLECTED_MAX: usize = 4096;
+
+/// Parts of 1 MiB with holes that may be in one file. In one with more nobody knows where content was.
+const LOST_PARTS_MAX: usize = 65_536;
 
 /// Files by map, with the policies to compare them with.
 struct Owners<'a> {
@@ -77,7 +81,7 @@ impl Audit<'_> {
                 }
                 let blocks_found = if of == map.0 { blocks } else { Some(Blocks(0)) };
                 if let Some(found) = blocks_found {
-                    self.expect(Ino(ino), Count::Blocks, counted, found.0);
+                    self.blocks((Ino(ino), MapId(of)), counted, found.0)?;
                 }
             }
             if first.is_none_or(|(of, _)| of != map.0) && map.0 != u64::MAX {
@@ -85,6 +89,32 @@ impl Audit<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks (8) for the blocks of one file. Fewer than it had are content that was lost in its holes.
+    fn blocks(&mut self, (ino, map): (Ino, MapId), counted: u64, found: u64) -> Result<()> {
+        let lost = Blocks(counted.saturating_sub(found));
+        let parts = if lost.0 > 0 { self.parts_of_lost(ino, map, lost)? } else { Vec::new() };
+        if parts.is_empty() {
+            self.expect(ino, Count::Blocks, counted, found);
+        } else {
+            (self.found)(Fault::LostContent { ino, map, lost, parts });
+        }
+        Ok(())
+    }
+
+    /// The parts where a file's lost blocks may have been: those without a record. If these do not take them all, also the
+    /// holes of others, of which the log may have brought a part back.
+    fn parts_of_lost(&mut self, ino: Ino, map: MapId, lost: Blocks) -> Result<Vec<u64>> {
+        let Some(bytes) = self.store.get(&inode::key(ino))? else { return Ok(Vec::new()) };
+        let Ok(InodeRecord { size, .. }) = InodeRecord::decode(ino, &bytes) else { return Ok(Vec::new()) };
+        let blocks = Blocks(size.div_ceil(BLOCK_BYTES as u64));
+        let Some(mut parts) = self.store.parts_with_holes(map, blocks, LOST_PARTS_MAX)? else { return Ok(Vec::new()) };
+        let empty: u64 = parts.iter().filter(|part| part.is_empty).map(|part| part.holes.0).sum();
+        if empty >= lost.0 {
+            parts.retain(|part| part.is_empty);
+        }
+        Ok(parts.iter().map(|part| part.part).collect())
     }
 
     /// Checks (11) for one file. The second file of a map finds no policy left, and is a fault of its own.

@@ -1,0 +1,115 @@
+//! Content of a map whose records are lost.
+//!
+//! What no record maps is a hole, and reads as zeros. Whoever knows that a map had more blocks than are left says so here:
+//! the holes of a part become references to a block that is known to be bad. So reading them is an error, writing them or
+//! removing the file goes as with any damaged content, and a check names the file until then.
+
+use crate::core::Core;
+use crate::device::buffer::AlignedBuf;
+use crate::format::group_bytes::GroupBytes;
+use crate::format::keys::ShardKey;
+use crate::format::page::BAD;
+use crate::format::rot::BadRecord;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::space::claim::Claim;
+use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::write::publish::MapEdit;
+use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, Store, Tag};
+
+/// A part of 1 MiB of a map that has holes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartWithHoles {
+    /// Its number.
+    pub part: u64,
+    /// Blocks that are mapped to nothing.
+    pub holes: Blocks,
+    /// Whether nothing of it is mapped: it has no record.
+    pub is_empty: bool,
+}
+
+impl Store {
+    /// The parts with holes among the first `blocks` of a map, in order. None: more than `parts_max`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store cannot be read.
+    pub fn parts_with_holes(&self, map: MapId, blocks: Blocks, parts_max: usize) -> Result<Option<Vec<PartWithHoles>>> {
+        let mut found = Vec::new();
+        for part in 0..blocks.0.div_ceil(SHARD_BLOCKS) {
+            let len = blocks_of_part(part, blocks);
+            let shard = self.core.shard(ShardKey { map, shard: part })?;
+            let holes: u16 = shard.slice(0, len).filter(is_hole).map(|hole| hole.blocks).sum();
+            if holes > 0 {
+                found.push(PartWithHoles { part, holes: Blocks(holes.into()), is_empty: holes == len });
+            }
+            if found.len() > parts_max {
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// Makes the holes of a part, within the map's first `blocks`, blocks that are known to be bad.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::NoSpace`](crate::Error::NoSpace): there is no free block to stand for them.
+    /// - [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Io`](crate::Error::Io): the volume failed.
+    pub fn lose_holes(&self, map: MapId, part: u64, blocks: Blocks) -> Result<()> {
+        self.core.lose_holes(ShardKey { map, shard: part }, blocks_of_part(part, blocks))
+    }
+}
+
+/// How many of a map's first `blocks` lie in a part.
+fn blocks_of_part(part: u64, blocks: Blocks) -> u16 {
+    blocks.0.saturating_sub(part * SHARD_BLOCKS).min(SHARD_BLOCKS) as u16
+}
+
+fn is_hole(extent: &Extent) -> bool {
+    extent.target == Target::Hole
+}
+
+impl Core {
+    fn lose_holes(&self, key: ShardKey, len: u16) -> Result<()> {
+        let _map = self.maps.lock(key.map).write();
+        let mut edit = MapEdit::new(self, key.map);
+        let holes = edit.look(key, 0, len)?.into_iter().filter(is_hole).flat_map(|hole| hole.first..hole.end());
+        let holes: Vec<u16> = holes.collect();
+        if holes.is_empty() {
+            return Ok(());
+        }
+        let placed = self.allocate(1, Claim::KeptBack)?;
+        let pbn = placed[0].pbn;
+        let tag = self.tag_that_differs(pbn);
+        for first in &holes {
+            edit.set(key, Extent { first: *first, blocks: 1, target: Target::Data(pbn) })?;
+        }
+        let reference = || Incref { pbn, tag };
+        let plan = Plan {
+            stores: vec![StoredBlock { pbn, tag, fingerprint: None }],
+            increfs: holes[1..].iter().map(|_| reference()).collect(),
+            claimed: 1,
+            ..edit.into_plan()
+        };
+        let bad = Plan {
+            record_increfs: vec![reference()],
+            flags: vec![(pbn, BAD)],
+            bad: vec![(pbn, Some(BadRecord { replacement: None, tag }))],
+            ..Plan::default()
+        };
+        let _room = self.claim_log_room(GroupBytes::of_shards(2));
+        if let Err(error) = self.apply_certain(plan) {
+            self.give_back(&placed);
+            return Err(error);
+        }
+        self.apply_certain(bad)
+    }
+
+    /// A tag that what is in a free block does not have.
+    fn tag_that_differs(&self, pbn: Pbn) -> Tag {
+        let mut block = AlignedBuf::new(BLOCK_BYTES);
+        // What cannot be read is no content of any tag.
+        let there = self.data.read(pbn, &mut block).map(|()| self.hasher.tag(&block));
+        Tag(!there.unwrap_or_default().0)
+    }
+}

@@ -25,3 +25,4 @@ mod standstill;
 #[path = "../../engine/src/tests/unreadable_sectors.rs"]
 mod unreadable_sectors;
 mod usage;
+mod wrong_bytes;

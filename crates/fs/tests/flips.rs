@@ -3,6 +3,7 @@
 //! drill: `cargo test --release -p oncefs-fs --test all flips:: -- --ignored --nocapture`, with `ONCEFS_FLIPS` for
 //! another number.
 
+pub mod image;
 pub mod volume;
 
 use std::collections::BTreeMap;

@@ -12,14 +12,12 @@ impl History {
     /// The history of this checkout.
     ///
     /// # Errors
-    /// If there is none, or only its end, with what to do: what cannot be looked up is not taken for right.
+    /// If there is none, or only its end, with what would help.
     pub fn of(root: &Path) -> Result<Self, String> {
         let history = Self { root: root.to_owned() };
         match history.git(&["rev-parse", "--is-shallow-repository"])?.as_str() {
             "false" => Ok(history),
-            _ => {
-                Err("this clone has only the end of the history: run `git fetch --unshallow` and try again".to_owned())
-            }
+            _ => Err("this clone has only the end of the history; `git fetch --unshallow` brings the rest".to_owned()),
         }
     }
 
@@ -34,13 +32,13 @@ impl History {
     }
 
     fn git(&self, words: &[&str]) -> Result<String, String> {
-        let output = Command::new("git").arg("-C").arg(&self.root).args(words).output();
+        // The checkout may belong to another user than the one who tests it.
+        let own = ["-c", "safe.directory=*", "-C"];
+        let output = Command::new("git").args(own).arg(&self.root).args(words).output();
         let output = output.map_err(|e| format!("cannot start git, which reads the history: {e}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(format!(
-                "git cannot read the history; run this test in a clone of the repository. It says: {said}"
-            ));
+            return Err(format!("git cannot read the history of this directory, which a clone has. It says: {said}"));
         }
         Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
@@ -113,6 +111,6 @@ mod tests {
         assert!(History::of(&shallow).err().unwrap().contains("--unshallow"));
         // Without a repository of its own it may be in one; a file where git looks for one is none.
         std::fs::write(none.join(".git"), "nothing").unwrap();
-        assert!(History::of(&none).err().unwrap().contains("in a clone"));
+        assert!(History::of(&none).err().unwrap().contains("which a clone has"));
     }
 }

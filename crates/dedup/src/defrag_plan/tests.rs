@@ -1,4 +1,4 @@
-//! Plans against a reference that tries, for every number of runs gained, the cheapest way to it.
+//! Plans against a reference that tries, for every number of runs gained, the cheapest way to gain them.
 
 use super::*;
 use crate::random::Random;
@@ -24,7 +24,7 @@ fn moved(plan: &DefragPlan) -> Vec<(usize, usize)> {
     plan.ranges.iter().map(|range| (range.from, range.to)).collect()
 }
 
-/// For every number of runs gained, in ascending order, the fewest blocks that have to be taken for it.
+/// For every number of runs gained, in ascending order, the fewest blocks that it takes.
 fn cheapest(runs: &[FileRun], run_blocks_min: u32) -> Vec<u64> {
     const NONE: u64 = u64::MAX / 2;
     let (mut stays, mut moves) = (vec![0], vec![NONE]);
@@ -63,7 +63,7 @@ fn random_file(random: &mut Random) -> Vec<FileRun> {
     runs
 }
 
-/// Holds a plan to its invariants.
+/// Checks a plan's invariants.
 fn check(runs: &[FileRun], rule: &DefragRule, plan: &DefragPlan) {
     let mut free_from = 0;
     for range in &plan.ranges {
@@ -146,7 +146,7 @@ fn without_space_nothing_that_is_shared_moves() {
 fn what_gains_the_most_for_a_block_comes_first() {
     // The second range gains one run for two blocks, the first one for twelve.
     assert_eq!(moved(&plan(&[(6, 6), (6, 6), (64, 0), (1, 1), (1, 1)], 64, 12)), [(3, 5)]);
-    // A single shared block that joins two ranges is better than any other.
+    // A single shared block that joins two ranges is better than any other choice.
     assert_eq!(moved(&plan(&[(1, 1), (1, 1), (64, 0), (3, 0), (1, 1), (3, 0)], 64, 1)), [(3, 6)]);
 }
 

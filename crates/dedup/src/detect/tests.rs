@@ -1,5 +1,5 @@
-//! The detector: small examples, the invariants of every answer, and its cost. [`reference`] compares it with others
-//! that are obviously right. Not covered: whether a shared run is read faster, which only a device can tell.
+//! The detector: small examples, the invariants of every answer, and its cost. [`reference`] compares it with two
+//! others that are obviously right. Not covered: whether a shared run is read faster, which only a device can tell.
 
 mod check;
 mod paper;
@@ -8,7 +8,7 @@ mod reference;
 
 use super::*;
 
-/// Blocks as lists of holders, and what the map has at each place; places beyond that list are not mapped.
+/// Blocks as lists of holders, and the map's pbn at each place. Places beyond that list are not mapped.
 fn blocks<'a>(holders: &'a [Vec<Pbn>], current: &[u64]) -> Vec<Candidates<'a>> {
     let current = current.iter().copied().map(Pbn).map(Some).chain(std::iter::repeat(None));
     holders.iter().zip(current).map(|(holders, current)| Candidates { holders, current }).collect()
@@ -134,7 +134,7 @@ fn the_four_cases_of_a_pair_are_found() {
     assert_eq!(decided(&[&[10], &[11]], 2), "10 11");
     assert_eq!(decided(&[&[10], &[5, 11, 17]], 2), "10 11");
     assert_eq!(decided(&[&[5, 10, 17], &[11]], 2), "10 11");
-    // The paper's figure 6: 10 goes on with 11, 67 with 68.
+    // The paper's figure 6: 10 continues with 11, 67 with 68.
     let (first, second): (&[u64], &[u64]) = (&[6, 10, 25, 67], &[11, 38, 47, 68]);
     assert_eq!(decided(&[first, second], 2), "10 11");
     assert_eq!(decided(&[first, second, &[69]], 3), "67 68 69");
@@ -145,7 +145,7 @@ const FIGURE_3: [&[u64]; 8] = [&[10], &[11], &[12, 42], &[13, 43, 73], &[14, 44,
 
 #[test]
 fn a_sequence_leaves_to_another_what_makes_that_long_enough() {
-    // The paper's rule refuses S1, of which S2 and S3 leave two blocks. Four of each of S1 and S2 are better.
+    // The paper's rule refuses S1, because S2 and S3 leave it two blocks. Four each of S1 and S2 are better.
     assert_eq!(decided(&FIGURE_3, 4), "10 11 12 13 44 45 46 47");
     assert_eq!(decided(&FIGURE_3[..7], 4), "10 11 12 13 14 15 -", "three blocks for the other are too few");
 }
@@ -168,7 +168,7 @@ fn an_open_run_gets_what_a_shared_one_can_spare() {
     assert_eq!(going_on(&ended_after_four, 4), "- 51 52 53 54", "of equals the one that can go on");
 }
 
-/// Blocks that make the detector work: all equal, with as many holders as you like, and neighbours that never match,
+/// Blocks that are hard for the detector: all equal, with any number of holders, and neighbours that never match,
 /// although each holder lies between two of the next block.
 fn adversaries() -> [Vec<Vec<Pbn>>; 3] {
     let equal = vec![(0..100_000).map(Pbn).collect(); 500];

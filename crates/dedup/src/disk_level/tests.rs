@@ -24,12 +24,12 @@ fn ascending(mut hints: Vec<Hint>) -> Vec<Hint> {
     hints
 }
 
-/// Where no holder is better than another.
+/// No holder is better than another.
 fn all_alike(hints: &[Hint]) -> Vec<u32> {
     vec![1; hints.len()]
 }
 
-/// The level, its pages and what it should hold.
+/// The level, its pages and its expected content.
 struct Twin {
     level: DiskLevel,
     pages: MemoryPages,
@@ -201,7 +201,7 @@ fn of_too_many_holders_the_stale_ones_leave_first_and_those_with_few_references_
     assert_eq!((merged.added, merged.dropped), (21, 21));
     let mut pbns = Vec::new();
     level.lookup_one(&mut pages, tag, &mut pbns).unwrap();
-    // 18 are odd: of the five below 10 those with the lowest pbns stay.
+    // 18 are odd: of the five below 10, those with the lowest pbns stay.
     let kept: Vec<u64> = (1..37).filter(|pbn| pbn % 2 == 1 && ![7, 9].contains(pbn)).collect();
     assert_eq!(pbns.iter().map(|pbn| pbn.0).collect::<Vec<_>>(), kept);
     level.check(&mut pages);
@@ -288,7 +288,7 @@ fn adoption_survives_lost_and_contradicting_pages_in_any_order() {
         let mut found: Vec<(PageNo, Prefix, usize)> =
             twin.pages.contents().map(|(page, content)| (page, content.prefix, content.hints.len())).collect();
         let end = twin.level.pages_end();
-        // Some are lost; some were not overwritten when their hints moved to longer or equal prefixes.
+        // Some are lost, and some were not overwritten when their hints moved to longer or equal prefixes.
         found.retain(|_| numbers.below(10) != 0);
         for extra in 0..50 {
             let depth = DEPTH_MIN + numbers.below(6) as u32;
@@ -384,8 +384,8 @@ fn a_failed_write_costs_hints_but_no_consistency() {
     assert!(found.iter().all(|hint| given.contains(hint)));
 }
 
-/// Inserts `contents` new hints into a memory level of so many bytes and demotes what leaves.
-/// Returns pages written per demoted hint, over the second half.
+/// Inserts `contents` new hints into a memory level of this many bytes and demotes the evicted ones. Returns pages
+/// written per demoted hint, over the second half.
 fn demote(bytes_max: u64, prefix_bits: Option<u32>, eviction: Eviction, contents: u64) -> f64 {
     let mut store =
         HintStore::new(HintOptions { bytes_max, prefix_bits, eviction, keep_evicted: true, sample: Sample::ALL });

@@ -1,4 +1,4 @@
-//! Extension against a brute force, its cost, and what it finds of a long duplicate with one hint in 64.
+//! Extension against a brute force, its cost, and its yield for a long duplicate with one hint in 64.
 
 use super::*;
 use crate::random::Random;
@@ -24,7 +24,7 @@ impl Table {
     }
 }
 
-/// A range of blocks, and what its look-ups name.
+/// A range of blocks, and the results of its look-ups.
 struct Case {
     table: Table,
     tags: Vec<Tag>,
@@ -33,7 +33,7 @@ struct Case {
 }
 
 impl Case {
-    /// Runs of the table and other content, of which some blocks are looked up with success.
+    /// Runs of the table and other content. Some blocks are looked up with success.
     fn random(numbers: &mut Random, contents: u64) -> Self {
         let table = Table((0..40).map(|_| numbers.below(contents)).collect());
         let mut tags = Vec::new();
@@ -62,7 +62,7 @@ impl Case {
         extension.into_holders()
     }
 
-    /// Adds any neighbour that holds a block, until there are no more: no bound, no order.
+    /// Adds any neighbour that holds a block, until none is left: without bound or order.
     fn brute_force(&self) -> Vec<Vec<Pbn>> {
         let mut found = self.holders.clone();
         loop {
@@ -109,7 +109,7 @@ fn a_brute_force_finds_the_same_where_the_bound_is_not_reached() {
 fn what_is_found_holds_the_block_and_lists_stay_in_order_and_bounded() {
     let mut numbers = Random::new(6);
     for number in 0..20_000 {
-        // Few contents, so that lists are full.
+        // Few contents, so that lists fill up.
         let case = Case::random(&mut numbers, 2);
         let after = case.extended();
         for (at, (after, before)) in after.iter().zip(&case.holders).enumerate() {
@@ -190,12 +190,12 @@ fn a_block_costs_few_questions_however_many_holders_there_are() {
     }
 }
 
-/// Files of this many blocks are written again, in requests of so many, with a hint for one block in so many.
+/// Files of this many blocks are written again, in requests of this many, with a hint for one block in this many.
 const FILE_BLOCKS: u64 = 10_000;
 const REQUEST_BLOCKS: usize = 256;
 const SAMPLE: u64 = 64;
 
-/// Writes one duplicate. Gives how many blocks are shared, and how many questions the table was asked.
+/// Writes one duplicate. Returns how many blocks are shared, and how many queries the table got.
 fn write_again(table: &Table, hints: &mut HintStore, tags: &[Tag]) -> (usize, usize) {
     let (mut shared, mut questions, mut seeds) = (0, 0, Vec::new());
     for request in tags.chunks(REQUEST_BLOCKS) {
@@ -223,12 +223,12 @@ fn write_again(table: &Table, hints: &mut HintStore, tags: &[Tag]) -> (usize, us
     (shared, questions)
 }
 
-/// Files written once in runs of so many blocks that lie apart, and then again.
+/// Files written once in runs of this many blocks that lie apart, and then again.
 fn share_of_files_found(run_blocks: u64) -> (usize, usize, usize) {
     const FILES: u64 = 20;
     let (mut shared, mut questions, mut whole) = (0, 0, 0);
     let mut hints = HintStore::with_bytes_max(1 << 20);
-    // Behind each run lies a block of another content.
+    // After each run lies a block of other content.
     let place = |block: u64| Pbn(block + block / run_blocks);
     let mut table = Table(vec![FILES * FILE_BLOCKS; place(FILES * FILE_BLOCKS).0 as usize + 1]);
     let tags: Vec<Tag> = (0..FILES * FILE_BLOCKS).map(tag_of).collect();
@@ -254,7 +254,7 @@ fn share_of_files_found(run_blocks: u64) -> (usize, usize, usize) {
 #[test]
 fn a_long_duplicate_is_found_with_one_hint_in_64() {
     let (shared, blocks, questions) = share_of_files_found(FILE_BLOCKS);
-    // A file's first request has no hint once in 56 times; the next ones have seeds.
+    // Once in 56 times a file's first request has no hint. The next ones have seeds.
     assert!(shared * 1_000 >= blocks * 995, "{shared} of {blocks}");
     assert!(questions <= blocks * 11 / 10, "{questions} questions for {blocks} blocks");
 }

@@ -1,4 +1,4 @@
-//! How wishes are written, and every combination of wish, rank and mount.
+//! The text of overrides, and every combination of override, rank and mount.
 
 use super::*;
 

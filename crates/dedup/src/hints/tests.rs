@@ -258,7 +258,7 @@ fn a_changed_bound_is_kept_and_loses_no_hint() {
     }
 }
 
-/// Of 1,000 contents in use and the rest passing by, how many of those in use are still held.
+/// Of 1,000 contents in use, with the others seen only once, how many are still held.
 fn survivors(eviction: Eviction) -> (usize, usize) {
     let mut store = keeping(1 << 20, Some(14), eviction);
     for content in 0..1_000 {
@@ -378,7 +378,7 @@ fn a_sampled_store_knows_the_contents_of_its_sample_and_no_others() {
     }
 }
 
-/// Hints are grouped by the leading bits of tags, of which a sample leaves out none: groups stay full.
+/// Hints are grouped by the leading bits of tags, and a sample covers all of these: groups stay full.
 #[test]
 fn sampled_hints_take_as_many_bytes_each_as_all_hints() {
     for (number, bytes_max) in [(2, 1 << 20), (64, 32 << 20), (1_000, 1 << 20)] {

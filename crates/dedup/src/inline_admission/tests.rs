@@ -1,10 +1,10 @@
-//! The controller against streams of requests with a known share of duplicates.
-//! Not covered: what the shares cost or save on a device.
+//! The controller against streams of requests with a known share of duplicates. Not covered: the cost or gain of the
+//! shares on a device.
 
 use super::*;
 use crate::random::Random;
 
-/// Duplicates per mille among the blocks of the requests, and how they come.
+/// Duplicates per mille among the blocks of the requests, and the timing of the requests.
 struct Stream {
     numbers: Random,
     per_mille: u64,
@@ -15,7 +15,7 @@ struct Stream {
 
 impl Stream {
     fn new(per_mille: u64, blocks: u64) -> Self {
-        // At no time apart, so that only the rate admits.
+        // Without time in between, so that only the rate admits.
         Self { numbers: Random::new(1), per_mille, blocks, now: Duration::ZERO, between: Duration::ZERO }
     }
 
@@ -54,7 +54,7 @@ fn is_at_floor(admission: &Admission) -> bool {
     (admission.rate() - admission.rule().floor).abs() < 1e-6
 }
 
-/// A controller that has seen nothing but unique data, and its stream.
+/// A controller that has seen only unique data, and its stream.
 fn at_floor(rule: Rule, blocks: u64) -> (Admission, Stream) {
     let (mut admission, mut unique) = (Admission::new(rule), Stream::new(0, blocks));
     unique.pass(&mut admission, 3_000);
@@ -91,7 +91,7 @@ fn the_papers_rule_steps_by_a_tenth_down_and_three_tenths_up_at_the_ends_of_wind
         (admission.rate() * 100.0).round() as u32
     };
     let rates = [5, 4, 4, 3, 3, 2, 2, 1, 1, 5, 5, 5].map(|duplicates| window(&mut admission, duplicates));
-    // The first window has nothing to be compared with; the second 4 is below the mean of 5 and 4.
+    // The first window has nothing to compare with. The second 4 is below the mean of 5 and 4.
     assert_eq!(rates, [100, 90, 80, 70, 60, 50, 40, 30, 30, 60, 90, 100]);
 }
 
@@ -135,7 +135,7 @@ fn the_papers_rule_waits_for_the_windows_end() {
 
 #[test]
 fn the_rate_recovers_within_a_second_of_duplicates_appearing() {
-    // Slow streams consist of large requests: the kernel merges what the device cannot take at once.
+    // Slow streams consist of large requests: the kernel merges requests that the device cannot take at once.
     for (per_second, blocks) in [(20, 256), (50, 64), (200, 16), (700, 8), (3_000, 1), (20_000, 1)] {
         let mut admission = Admission::new(Rule::PROBING);
         let mut stream = Stream::new(0, blocks).at_rate(per_second);
@@ -157,7 +157,7 @@ fn probes_by_time_are_few() {
         let (mut admission, unique) = at_floor(Rule::PROBING, 1);
         let mut unique = unique.at_rate(per_second);
         let admitted = unique.pass(&mut admission, u64::from(per_second) * 100);
-        // Four a second at most, beside what the rate admits.
+        // At most four a second, in addition to those that the rate admits.
         let allowed = 100 * 4 + u64::from(per_second) + 1;
         assert!(admitted <= allowed, "{admitted} of 100 s at {per_second} requests a second");
         assert!(admitted >= 100 * 3, "{admitted} of 100 s at {per_second} requests a second");

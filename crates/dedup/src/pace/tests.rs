@@ -1,5 +1,4 @@
-//! The pace against a clock that the test moves.
-//! Not covered: whether a real worker keeps to it.
+//! The pace against a clock that the test moves. Not covered: whether a real worker keeps to it.
 
 use super::*;
 
@@ -28,7 +27,7 @@ fn wait(turn: Turn) -> (Duration, Why) {
     }
 }
 
-/// The first batches are smaller than they may become: these are the blocks that they lack together, at most.
+/// The first batches are smaller than they may become. Together they lack at most this many blocks.
 const GROWING: u64 = 4 * BATCH_BLOCKS;
 
 /// Runs the worker for `time`, each batch taking `took`. Returns the blocks it processed.
@@ -68,7 +67,8 @@ fn when_idle_waits_for_what_is_left_of_the_idle_time_and_starts_exactly_then() {
     assert!(matches!(pace.next(&at(1_200 * MS)), Turn::Run { .. }));
 }
 
-/// Runs the worker on a device that takes so long for a block, for so many batches, and gives the longest of the last.
+/// Runs the worker for some batches on a device that takes this long for a block, and returns the longest of the last
+/// ones.
 fn longest(pace: &mut Pace, block: Duration, batches: u32, conditions: impl Fn(Duration) -> Conditions) -> Duration {
     let (mut now, mut longest) = (Duration::ZERO, Duration::ZERO);
     for batch in 0..batches {
@@ -147,7 +147,7 @@ fn always_gives_way_on_a_full_device_or_cpu_only_while_the_foreground_is_active(
 
 #[test]
 fn beside_programs_that_want_every_cpu_an_idle_volume_s_work_takes_a_sixteenth_of_one() {
-    // As many threads as CPUs, of which the worker takes its part, and one thread less.
+    // As many threads as CPUs, of which the worker takes its part, and one thread fewer.
     for (cpus, full, spare) in [(1, 0.5, 0.02), (2, 4.0 / 3.0, 1.0), (4, 3.2, 3.0), (16, 15.06, 15.0)] {
         for mode in [Mode::WhenIdle, Mode::Always] {
             let beside = |cpus_of_others| move |now| Conditions { cpu_busy: 1.0, cpus, cpus_of_others, ..quiet(now) };
@@ -198,7 +198,7 @@ fn the_rate_is_kept_over_minutes_from_one_block_to_millions() {
             let mut pace = Pace::new(PaceRule { blocks_per_minute, ..PaceRule::new(Mode::WhenIdle) });
             let blocks = run_for(&mut pace, 600_000 * MS, MS, |now| Conditions { energy_share, ..quiet(now) });
             let expected = blocks_per_minute as f64 * 10.0 * energy_share;
-            // What is saved up for the first second, or the block under way, is more or less.
+            // Tolerates the allowance saved for the first second, or the current block.
             let slack = (expected / 500.0).max(1.0);
             assert!((blocks as f64 - expected).abs() <= slack, "{blocks} of {expected}");
         }
@@ -304,7 +304,7 @@ fn progress_tells_the_time_left_at_the_rate_so_far() {
     assert_eq!((progress(25, 100).share(), progress(25, 100).eta()), (0.25, Some(Duration::from_secs(30))));
     assert_eq!((progress(0, 100).share(), progress(0, 100).eta()), (0.0, None));
     assert_eq!((progress(0, 0).share(), progress(0, 0).eta()), (1.0, Some(Duration::ZERO)));
-    // What was added while it ran may be done before it is counted.
+    // Blocks added while it ran may be done before they are counted.
     assert_eq!((progress(101, 100).share(), progress(101, 100).eta()), (1.0, Some(Duration::ZERO)));
     let unstarted = Progress { done: 0, all: 1, spent: Duration::ZERO };
     assert_eq!(unstarted.eta(), None);

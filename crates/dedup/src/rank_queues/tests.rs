@@ -1,4 +1,4 @@
-//! What becomes of places: the paper's figure 6, and every small case.
+//! The decisions about places: the paper's figure 6, and every small case.
 
 use super::*;
 use crate::Reads;
@@ -105,7 +105,7 @@ fn places_of_the_future_come_back_when_the_clock_has_jumped() {
     }
 }
 
-/// What must hold of the answer to one place, whatever it is. `now` is also when the place is looked at again.
+/// What must hold of the answer for any place. `now` is also when the place is checked again.
 fn check_answer(place: &QueuePlace, usage: &Usage, rule: &RankRule, now: Moment) {
     let told = format!("{place:?} {usage:?} {rule:?} {now:?}");
     let mut clamped = *usage;
@@ -125,7 +125,7 @@ fn check_answer(place: &QueuePlace, usage: &Usage, rule: &RankRule, now: Moment)
         AtTail::Move(right) => {
             assert!(right != *place && right.rank == usage.rank() && right.file == place.file, "{told}");
             assert!(right.touched <= now, "{told}");
-            // A turn ends: a place that moved moves once more at most, up to the top of queue 0.
+            // A round ends: a place that moved moves at most once more, up to the top of queue 0.
             if let AtTail::Move(again) = look_at(&right, Some(usage), rule, now) {
                 assert!(again.rank == Rank::New && again.touched > right.touched, "{told}");
                 let then = look_at(&again, Some(usage), rule, now);
@@ -162,7 +162,7 @@ fn every_small_case_is_answered_so_that_a_turn_ends_and_no_file_is_lost() {
     assert!(cases > 1_000_000, "{cases}");
 }
 
-/// The usage with another rank and all else kept, as reads after ranking leave it.
+/// The usage with another rank, all else unchanged, as reads after ranking leave it.
 fn with_rank(usage: Usage, rank: Rank) -> Usage {
     let mut bytes = usage.encode();
     bytes[14] = bytes[14] & !3 | rank.number();

@@ -1,4 +1,4 @@
-//! Single hints against a list in the order of use that is obviously right, and what they cost.
+//! Single hints against a list in the order of use that is obviously right, and their cost.
 
 use super::*;
 use crate::random::Random;

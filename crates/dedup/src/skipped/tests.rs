@@ -1,5 +1,5 @@
-//! The skipped buffer against a set of blocks that is obviously right, and its memory measured.
-//! Not covered: how a checkpoint stores the contents, and what the worker makes of them.
+//! The skipped buffer against a set of blocks that is obviously right, and its memory measured. Not covered: how a
+//! checkpoint stores the contents, and how the worker processes them.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ fn listed(buffer: &SkippedBuffer) -> Model {
     buffer.contents().flat_map(chunk).collect()
 }
 
-/// Removes from the model what the work covers; asserts that listed blocks were in it, in file order.
+/// Removes the blocks covered by the work from the model. Asserts that listed blocks were in it, in file order.
 fn process(model: &mut Model, work: &Work, case: &str) {
     match work {
         Work::Blocks { owner, runs } => {
@@ -95,7 +95,7 @@ fn a_small_buffer_keeps_its_bound_and_never_forgets_a_block() {
             let (owner, lbn) = (numbers.below(20_000), Lbn(numbers.below(1_000)));
             let blocks = 1 + numbers.below(100);
             match numbers.below(100) {
-                // Seldom, so that the buffer fills up.
+                // Rarely, so that the buffer fills up.
                 0..=2 => buffer.take(1_000).iter().for_each(|work| process_covered(&mut model, work)),
                 3..=9 => {
                     buffer.remove(owner, lbn, blocks);
@@ -122,7 +122,7 @@ fn a_small_buffer_keeps_its_bound_and_never_forgets_a_block() {
     assert!(overflows[0] > 10_000 && overflows[1] > 10_000, "the test has to overflow: {overflows:?}");
 }
 
-/// As `process`, for a buffer that may list blocks again which the model has done as part of an owner.
+/// Like `process`, for a buffer that may list blocks again that the model has done as part of an owner.
 fn process_covered(model: &mut Model, work: &Work) {
     match work {
         Work::Blocks { owner, runs } => {

@@ -30,18 +30,18 @@ mod room;
 mod table_pages;
 mod unlocked;
 
-/// How long a hook waits for something that must not happen.
+/// How long a hook waits for an event that must not happen.
 const A_WHILE: Duration = Duration::from_millis(200);
 
 type Hook = Mutex<Option<Call>>;
 type Call = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// A hook finds what is read beside read already.
+/// When a hook is called, the bytes read in parallel have arrived already.
 type HookedDevice = Watched<Hooks>;
 
 #[derive(Default)]
 struct Hooks {
-    /// Called after so many further reads.
+    /// Called after this many further reads.
     before_read: Hook,
     reads_before: AtomicU64,
     /// Reads so far.
@@ -85,13 +85,13 @@ fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
     (devices, data, core)
 }
 
-/// Nothing that was not flushed survives, and what the commit acknowledged is there all the same.
+/// No unflushed write survives, and the acknowledged commit is there nonetheless.
 fn assert_survives(devices: &Devices, map: MapId, data: &[u8]) {
     let core = devices.after_power_cut_of_all().open();
     assert!(core.read(map, 0, data.len()).unwrap().iter().eq(data), "acknowledged data is lost");
 }
 
-/// A hook that says that it was reached and waits until it may go on, at most a while.
+/// A hook that reports when it is reached, and then waits a while at most until it may continue.
 fn waiting_hook(result: io::Result<()>) -> (Call, Receiver<()>, Sender<()>) {
     let (reached, is_reached) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
@@ -192,8 +192,8 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");
 }
 
-/// A checkpoint forgets which blocks rode in the log before it. One that rides there anew meanwhile would be forgotten
-/// with them, and nobody would place it before its record is trimmed.
+/// A checkpoint forgets which blocks rode in the log before it. A block that rides there again meanwhile would be
+/// forgotten too, and nothing would place it before its record is trimmed.
 #[test]
 fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed() {
     let (devices, data, core) = volume();
@@ -225,7 +225,7 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
     assert_clean(&core);
 }
 
-/// After a crash memory has the old content of such a block again: readers would be served it for the new one.
+/// After a crash, memory has the old content of such a block again, and readers would get it in place of the new one.
 #[test]
 fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
     let (devices, _, core) = volume();
@@ -243,13 +243,13 @@ fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
     assert_survives(&devices, MapId(2), &new);
 }
 
-// A file is laid out again: what happens to it while its blocks are read, and while they are written.
+// A file is defragmented: changes to it while its blocks are read, and while they are written.
 
-/// Blocks of the file that is laid out again.
+/// Blocks of the file that is defragmented.
 const SCATTERED: usize = 40;
 
-/// Two files of single blocks by turns; the first one is laid out again, with `work` done before its blocks are read or
-/// written. Gives what became of it.
+/// Two files of alternating single blocks. The first one is defragmented, with `work` done before its blocks are read
+/// or written. Returns the outcome.
 fn defrag_with(
     at_read: bool,
     work: impl FnOnce(&Core) + Send + 'static,
@@ -271,7 +271,7 @@ fn defrag_with(
     (devices, core, outcome)
 }
 
-/// File 1 holds this, and nothing is wrong; also after a power cut.
+/// File 1 has this content, and nothing is wrong; also after a power cut.
 fn assert_laid_out(devices: &Devices, core: &Core, content: &[u8]) {
     core.commit().unwrap();
     for core in [core, &devices.after_power_cut_of_all().open()] {
@@ -315,7 +315,7 @@ fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back()
             delete(core, 1);
             core.commit().unwrap();
             core.release_waiting();
-            // Takes what is free by now.
+            // Takes the blocks that are free by now.
             core.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
         });
         assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
@@ -326,12 +326,12 @@ fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back()
     }
 }
 
-// The out-of-line worker reads blocks to compare them: what happens then.
+// The out-of-line worker reads blocks to compare them: changes in the meantime.
 
 /// Blocks of each file that the worker compares.
 const COMPARED: usize = 64;
 
-/// A volume so small that freed blocks are soon used again, with two files of equal content that nobody looked up.
+/// A volume so small that freed blocks are soon reused, with two files of equal content that were not looked up.
 struct TwoCopies {
     devices: Devices,
     data: Arc<HookedDevice>,
@@ -356,7 +356,7 @@ impl TwoCopies {
         Self { devices, data, core, content }
     }
 
-    /// One turn of the worker, in which `work` is done before the read that follows the first `reads`.
+    /// One turn of the worker. `work` is done before the read that follows the first `reads`.
     fn revisit_with(&self, reads: u64, work: impl FnOnce(&Core) + Send + 'static) {
         let core = self.core.clone();
         self.data.reads_before.store(reads, Relaxed);
@@ -372,7 +372,7 @@ impl TwoCopies {
         while self.core.revisit(1_000).unwrap().is_some() {}
     }
 
-    /// File 2 holds this, file 1 the content, and nothing is wrong; also after a power cut.
+    /// File 2 has this content, file 1 its own, and nothing is wrong; also after a power cut.
     fn assert_holds(&self, second: &[u8]) {
         for (map, data) in [(1, &self.content[..]), (2, second)] {
             assert!(self.core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
@@ -399,7 +399,7 @@ fn first_pbn(core: &Core, map: u64) -> Pbn {
     }
 }
 
-/// Writes a file anew with other content until its first block is where it was before. False: it never is.
+/// Rewrites a file with other content until its first block is where it was before. False: that never happens.
 fn comes_back(core: &Core, map: u64) -> bool {
     let before = first_pbn(core, map);
     (0..40).any(|n| {
@@ -418,7 +418,7 @@ fn delete(core: &Core, map: u64) {
     core.release_waiting();
 }
 
-/// The worker reads all copies in one request and what they can go for in the next: before either, the hook is called.
+/// The worker reads all copies in one request and their targets in the next. The hook is called before each.
 const READS: std::ops::Range<u64> = 0..2;
 
 #[test]
@@ -494,7 +494,7 @@ fn a_target_deleted_while_the_worker_compares_it_is_not_taken() {
         let volume = TwoCopies::new();
         volume.revisit_with(reads, |core| {
             delete(core, 1);
-            // What the worker looks at is not used again, however much is written.
+            // Blocks that the worker visits are not reused, however much is written.
             let _full = (3..20).try_for_each(|map| core.write(MapId(map), 0, &unique(COMPARED, map), |_, _| ()));
         });
         volume.revisit_all();
@@ -519,7 +519,7 @@ fn a_target_written_anew_while_the_worker_compares_it_is_not_taken() {
     }
 }
 
-/// The same place in the same file names the same block, and yet it is not the block that was compared.
+/// The same place in the same file names the same pbn, but it is not the block that was compared.
 #[test]
 fn a_block_that_the_worker_looks_at_is_not_used_again_before_it_is_done() {
     let control = TwoCopies::new();

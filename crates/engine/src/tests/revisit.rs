@@ -1,7 +1,7 @@
-//! What the out-of-line worker promises, as plain calls: equal blocks meet in one, whatever was skipped, lost,
+//! The promises of the out-of-line worker, as plain calls: equal blocks merge into one, whatever was skipped, lost,
 //! damaged or stale; no file ever reads other bytes; and the work ends.
 //!
-//! Blocks that change while the worker looks at them: `race_tests`. Power cuts at random moments: `crash_tests`.
+//! Blocks that change during a visit: `race`. Power cuts at random moments: `crash`.
 
 mod awaited;
 mod bounds;
@@ -36,7 +36,7 @@ const DATA: Blocks = Blocks(40_000);
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// More blocks than the memory level of `two_levels` has hints.
 const MANY: usize = 6_000;
-/// Turns of the worker that are enough for anything here.
+/// Turns of the worker that suffice for everything here.
 const TURNS_MAX: usize = 1_000;
 
 fn settings(inline: Inline) -> Settings {
@@ -84,7 +84,7 @@ fn revisit_all(core: &Core) {
     panic!("the worker comes to no end");
 }
 
-/// As `oncefs dedup --now`: gives how many turns it took.
+/// Like `oncefs dedup --now`: returns how many turns it took.
 fn work_all(core: &Core, full: bool) -> usize {
     core.dedup(DedupCommand::Now { full });
     for turns in 0..TURNS_MAX {
@@ -92,7 +92,7 @@ fn work_all(core: &Core, full: bool) -> usize {
             return turns;
         }
         core.work();
-        // There is no committer here, and without one the worker waits for room.
+        // There is no committer here, and the worker would wait for room.
         core.commit().unwrap();
     }
     panic!("the worker comes to no end: {:?}", core.dedup_status());

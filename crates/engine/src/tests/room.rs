@@ -1,5 +1,5 @@
-//! A volume never promises more blocks than it has, whoever reserves, clones, cuts, zeroes and writes at once: so it
-//! opens again, and what was reserved can be written.
+//! A volume never promises more blocks than it has, even with concurrent reservations, clones, cuts, zeroing and
+//! writes. So it opens again, and reserved space can be written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,14 +13,14 @@ use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Result};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const DATA: Blocks = Blocks(4_096);
 
-/// Used and reserved blocks fit into the data area.
+/// Asserts that used and reserved blocks fit into the data area.
 fn assert_bound(core: &Core) {
     let totals = core.totals();
     let taken = totals.used.0 + totals.reserved.0;
     assert!(taken <= totals.data.0, "{taken} blocks are used or reserved: {totals:?}");
 }
 
-/// The volume opens again, is clean, and takes a write into what is reserved.
+/// Asserts that the volume opens again, is clean, and takes a write into reserved space.
 fn assert_sound(devices: &Devices, core: Core) {
     assert_eq!(core.state.lock().claims.blocks(), Blocks(0), "claims of operations that have ended");
     assert_bound(&core);
@@ -127,7 +127,7 @@ fn a_volume_that_promises_more_than_it_has_opens_and_is_emptied() {
     let core = devices.open();
     let map = core.maps.take_id();
     core.write(map, 0, &unique(600, 1), |_, _| ()).unwrap();
-    // As versions before left it.
+    // As earlier versions left it.
     core.state.lock().totals.reserved = DATA - Blocks(100);
     core.write(map, 0, &unique(1, 2), |_, _| ()).unwrap_err();
     core.truncate_in_parts(map, 500 * BLOCK);

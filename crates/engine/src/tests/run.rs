@@ -1,5 +1,5 @@
-//! Runs as writes and the worker share them: what is too short stays, what goes on with the next request is shared as a
-//! whole, and nothing of that changes what a file reads.
+//! Runs as writes and the worker share them: short ones stay, one that continues with the next request is shared as a
+//! whole, and no file's content changes.
 
 use crate::core::Core;
 use crate::settings::values::{Inline, Settings};
@@ -156,7 +156,7 @@ fn an_open_block_that_is_written_over_is_left_alone() {
 fn refused_blocks_are_further_holders() {
     let (_devices, core) = volume(with_min(4));
     let data = unique(6, 1);
-    // Two pieces of three, refused, then stored side by side: what equals both is a run of six.
+    // Two pieces of three, refused, then stored side by side: a duplicate of both is a run of six.
     write(&core, 1, 0, &[part(&data, 0, 3), &unique(1, 2), part(&data, 3, 6)].concat());
     write(&core, 2, 0, &[part(&data, 0, 3), &unique(1, 3)].concat());
     core.commit().unwrap();
@@ -401,7 +401,7 @@ fn more_files_at_a_time_than_are_remembered_are_left_to_the_worker() {
     }
     assert_eq!(used(&core), 71 * 16, "no request follows the one before of its file soon enough");
     worked_off(&core);
-    // The last request of the files written last is still open: of those one block stays.
+    // The last request of the recently written files is still open: one block of each stays.
     assert!(used(&core) <= 16 + 64, "{} blocks are used", used(&core));
     assert_holds(&core, 2, &data);
 }

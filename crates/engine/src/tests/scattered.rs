@@ -1,4 +1,4 @@
-//! Reads of many runs: which requests they make, and what one bad place costs.
+//! Reads of many runs: their requests, and the cost of one bad place.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ const OTHER: MapId = MapId(3);
 /// First block and blocks of each request of a call.
 type Requests = Vec<(u64, u64)>;
 
-/// Notes the requests that are made at once.
+/// Records the requests that are made in parallel.
 #[derive(Default)]
 struct Noted {
     at_once: Mutex<Vec<Requests>>,
-    /// What was asked of another device with them.
+    /// Requests to another device in the same call.
     beside: Mutex<Vec<Requests>>,
 }
 
@@ -300,7 +300,7 @@ fn the_read_cache_is_lent_what_other_caches_do_not_use_and_gives_it_back() {
     core.lend_memory();
     let lent = bytes_max();
     assert!(lent > own + own / 2, "{lent} bytes instead of {own}");
-    // Hints and maps take theirs.
+    // Hints and maps use their share.
     for map in 0..40 {
         core.write(MapId(10 + map), (map * BLOCK) << 20, &unique(64, 100 + map), |_, _| ()).unwrap();
     }
@@ -315,7 +315,7 @@ fn of_one_request_the_shared_blocks_enter_the_read_cache_and_others_when_they_ar
         let (devices, _) = volume(&shared, Settings { verify, ..one_level() });
         let core = devices.open();
         let first = pbn(&core, SOURCE, 0);
-        // Without `verify` no read waits for the table to know what is shared.
+        // Without `verify`, no read waits for the table to know which blocks are shared.
         core.entries_at(&[first, first.plus(100)]).unwrap();
         let _pin = core.space.pin();
         let (mut near, mut far) = (AlignedBuf::new(30 * BLOCK_BYTES), AlignedBuf::new(4 * BLOCK_BYTES));

@@ -1,10 +1,11 @@
-//! Threads on one small volume, under a scheduler that decides at every lock, atomic operation and device request who
-//! goes on: what no luck with real threads would meet in years is tried in seconds, and repeats from its seed.
+//! Threads on one small volume, under a scheduler that decides at every lock, atomic operation and device request which
+//! thread runs next. Interleavings that real threads would meet once in years are tried in seconds, and repeat from
+//! their seed.
 //!
-//! After every schedule: each file holds what its one writer made of it, `check` finds nothing, a power cut has lost
-//! nothing that a commit acknowledged, and every block that is not in use can be handed out. `docs/schedules.md` says
-//! how many schedules there are and how to repeat one. Not covered here: memory orders (the scheduler's atomics are
-//! sequentially consistent), RocksDB, real devices.
+//! After every schedule: each file holds what its one writer wrote, `check` finds nothing, a power cut loses nothing
+//! that a commit acknowledged, and every unused block can be handed out. `docs/schedules.md` says how many schedules
+//! there are and how to repeat one. Not covered here: memory orders (the scheduler's atomics are sequentially
+//! consistent), RocksDB, real devices.
 
 mod model;
 mod roles;
@@ -24,14 +25,14 @@ use crate::tests::fixture::Random;
 use roles::{Roles, run};
 use volume::Shape;
 
-/// Schedules of one seed: the same work in as many orders.
+/// Schedules per seed: the same work in this many orders.
 const ROUND: usize = 20;
-/// Schedules of each test in the gate, which catch all planted bugs, and in the drill; `ONCEFS_SCHEDULES` asks for
-/// others.
+/// Schedules of each test in the gate, which catch all planted bugs, and in the drill. `ONCEFS_SCHEDULES` overrides
+/// them.
 const SCHEDULES: (u64, u64) = (500, 10_000);
-/// Moments at which a thread that goes before all others falls behind them, plus one (PCT's depth).
+/// Moments at which the thread with the highest priority drops to the lowest, plus one (PCT's depth).
 const PCT_DEPTH: usize = 4;
-/// A schedule of so many steps does not end.
+/// A schedule of this many steps does not end.
 const STEPS_MAX: usize = 1_000_000;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -49,7 +50,7 @@ fn config() -> Config {
     config
 }
 
-/// Seeds take turns: any thread may go on at any moment, or priorities decide that change at few of them.
+/// Seeds alternate: any thread may continue at any moment, or priorities decide that change at a few of them.
 fn run_round(seed: u64, work: impl Fn() + Send + Sync + 'static) {
     fn run(scheduler: impl Scheduler + 'static, work: impl Fn() + Send + Sync + 'static) {
         Runner::new(scheduler, config()).run(work);
@@ -60,7 +61,7 @@ fn run_round(seed: u64, work: impl Fn() + Send + Sync + 'static) {
     }
 }
 
-/// Runs one round for each seed; of a failure it says how to repeat it. The test that calls it gives the name.
+/// Runs one round for each seed. On a failure it tells how to repeat it. The calling test supplies the name.
 fn explore<F: Fn(Random) + Copy + Send + Sync + 'static>(work: F) {
     let name = std::any::type_name::<F>().trim_start_matches("oncefs_engine::").trim_end_matches("::{{closure}}");
     let only = number("ONCEFS_SCHEDULES_SEED");
@@ -91,13 +92,13 @@ fn explore<F: Fn(Random) + Copy + Send + Sync + 'static>(work: F) {
 const NOBODY: Roles =
     Roles { writers: 0, readers: 0, committers: 0, checkpointers: 0, releasers: 0, reclaimers: 0, workers: 0 };
 
-/// Blocks that one writer shares in-line are freed by the other.
+/// One writer frees the blocks that another shares in-line.
 #[test]
 fn writers_share_what_others_free() {
     explore(|random| run(Shape::sharing(), Roles { writers: 2, committers: 1, releasers: 1, ..NOBODY }, random));
 }
 
-/// The same without a disk level, and where fingerprints are missing, so that bytes are compared.
+/// The same without a disk level and with missing fingerprints, so that bytes are compared.
 #[test]
 fn writers_compare_what_others_free() {
     explore(|random| {
@@ -121,7 +122,7 @@ fn large_writes_run_beside_commits() {
     });
 }
 
-/// Who waits for the committer is told when all that it published is durable, and not before.
+/// A waiter for the committer is told when all of its publications are durable, and not before.
 #[test]
 fn barriers_are_answered_when_all_is_durable() {
     explore(|random| {
@@ -136,7 +137,7 @@ fn holes_are_punched_beside_large_writes() {
     explore(|random| run(Shape::large(), Roles { writers: 2, committers: 1, releasers: 2, ..NOBODY }, random));
 }
 
-/// Who looked a block up reads it, though it was freed meanwhile.
+/// A reader that looked up a block reads it, although it was freed meanwhile.
 #[test]
 fn readers_meet_no_block_of_others() {
     explore(|random| {
@@ -144,7 +145,7 @@ fn readers_meet_no_block_of_others() {
     });
 }
 
-/// The worker remaps what writers change, cut, clone and delete.
+/// The worker remaps blocks that writers change, cut, clone and delete.
 #[test]
 fn the_worker_remaps_beside_writers() {
     explore(|random| {
@@ -162,7 +163,7 @@ fn the_worker_remaps_beside_checkpoints() {
     });
 }
 
-/// Room in the log is waited for, while changes that hold off the commit need the lock of an inode.
+/// Threads wait for room in the log, while changes that hold off the commit need the lock of an inode.
 #[test]
 fn nobody_waits_for_room_for_ever() {
     explore(|random| room::run(Shape { has_committer: true, ..Shape::small() }, random));
@@ -176,7 +177,7 @@ fn all_roles_together() {
     });
 }
 
-/// What a failure prints is worth nothing if the next run differs.
+/// The message of a failure is worthless if the next run differs.
 #[test]
 fn a_seed_repeats_its_schedules() {
     let steps = |seed: u64| {

@@ -1,5 +1,5 @@
-//! What the scrub promises, as plain calls on a volume in memory: damage is found and named, is never shared and never
-//! read as data, heals from every good copy that turns up, and survives power cuts in every step of that.
+//! The promises of the scrub, as plain calls on a volume in memory: damage is found and named, is never shared or read
+//! as data, is repaired from every good copy that turns up, and survives power cuts in every step.
 
 mod races;
 mod sources;
@@ -19,7 +19,7 @@ use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, ScrubCommand};
 
 const DATA: Blocks = Blocks(20_000);
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Steps that are enough for a pass over anything here.
+/// Steps that suffice for a pass over everything here.
 const STEPS_MAX: usize = 10_000;
 
 fn eager() -> Settings {
@@ -90,7 +90,7 @@ fn used(core: &Core) -> u64 {
     core.totals().used.0 - 1
 }
 
-/// Damages one bit of a block where it lies, durably.
+/// Damages one bit of a block in its place, durably.
 fn rot(devices: &Devices, pbn: Pbn) {
     rot_sectors(devices, pbn, 1);
 }
@@ -103,7 +103,7 @@ fn rot_sectors(devices: &Devices, pbn: Pbn, sectors: usize) {
     devices.data.flush().unwrap();
 }
 
-/// One pass from beginning to end. Gives how many bad blocks it found.
+/// One pass from beginning to end. Returns how many bad blocks it found.
 fn scrub(core: &Core) -> u64 {
     core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
     for _ in 0..STEPS_MAX {
@@ -111,7 +111,7 @@ fn scrub(core: &Core) -> u64 {
             return core.scrub_status().blocks_bad_found;
         }
         core.scrub_some(256).unwrap();
-        // There is no committer here, and without one the scrub waits for room.
+        // There is no committer here, and the scrub would wait for room.
         core.commit().unwrap();
     }
     panic!("the scrub comes to no end: {:?}", core.scrub_status());
@@ -186,7 +186,7 @@ fn a_bad_block_is_not_shared_and_writing_its_content_heals_it() {
     rot(&devices, bad);
     scrub(&core);
     let content = &data[50 * BLOCK_BYTES..51 * BLOCK_BYTES];
-    // First in its own place: the same bytes as before, and still they are wanted.
+    // First in its own place: the same bytes as before, but still needed.
     write(&core, 1, 50, content);
     let replacement = pbn(&core, 1, 50);
     assert_ne!(replacement, bad);
@@ -196,7 +196,7 @@ fn a_bad_block_is_not_shared_and_writing_its_content_heals_it() {
     assert_eq!(pbn(&core, 2, 50), bad, "files move later");
     assert_eq!((core.scrub_status().blocks_bad, core.scrub_status().blocks_lost), (1, 0));
     assert_clean(&core);
-    // A later write shares the home.
+    // A later write shares the replacement.
     write(&core, 4, 0, content);
     assert_eq!(pbn(&core, 4, 0), replacement);
     assert_eq!(scrub(&core), 0);

@@ -1,8 +1,8 @@
-//! Many threads on one volume in memory whose devices are slow, and power cuts in the middle: what a commit
-//! acknowledged is there, readers never see a block that was reused, and `check` finds nothing.
+//! Many threads on one volume in memory whose devices are slow, and power cuts in the middle: every acknowledged commit
+//! is there, readers never see a reused block, and `check` finds nothing.
 //!
-//! Every file has one writer, so that its possible contents after a cut are known. Not covered here: partial
-//! blocks (`crash_tests` has them), RocksDB, real devices.
+//! Every file has one writer, so that its possible contents after a cut are known. Not covered here: partial blocks
+//! (`crash` has them), RocksDB, real devices.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const CUTS: (u64, u64) = (4, 40);
 /// Commits between two cuts.
 const COMMITS_OF_LIFE: u64 = 15;
 
-/// Everything stands still while a power cut is taken: devices work with this held shared.
+/// All devices stop while a power cut is taken: they work with this held shared.
 type Power = Arc<RwLock<()>>;
 
 /// A device on which a write takes effect late and a flush returns late.
@@ -110,7 +110,7 @@ impl Kv for SlowKv {
     }
 }
 
-/// Opens a volume whose devices take their time.
+/// Opens a volume whose devices are slow.
 fn open(devices: &Devices, power: &Power) -> Arc<Core> {
     let slow = |inner: &Arc<MemoryDevice>| Arc::new(SlowDevice { inner: inner.clone(), power: power.clone() });
     let medium = Medium {
@@ -132,7 +132,7 @@ struct File {
     versions: Vec<Vec<u8>>,
 }
 
-/// A block tells its content by its first word, so that a reader can see whether it is whole.
+/// The first word of a block identifies its content, so that a reader can see whether it is whole.
 fn block_of(id: u64) -> Vec<u8> {
     let mut words = Random::new(id);
     let rest = (1..BLOCK_BYTES / 8).flat_map(|_| words.word().to_le_bytes());
@@ -171,7 +171,7 @@ impl Volume {
         move |_, change| change.put(vec![0x10, slot as u8], value)
     }
 
-    /// Changes files of its own, reads them back, and now and then waits for a commit.
+    /// Changes its own files, reads them back, and now and then waits for a commit.
     fn write(&self, writer: u64, seed: u64) {
         let mut random = Random::new(seed);
         while self.is_running() {
@@ -204,7 +204,7 @@ impl Volume {
                 bytes[range.clone()].copy_from_slice(&data);
             }
         }
-        // The new content is possible from before the change on.
+        // The new content becomes possible before the change begins.
         self.files[slot].lock().versions.push(bytes.clone());
         self.core.wait_for_room();
         match kind {
@@ -236,7 +236,7 @@ impl Volume {
         self.files[slot].lock().versions.drain(..current);
     }
 
-    /// Reads all files, whoever changes them meanwhile, and clones parts of them into a map that nobody compares.
+    /// Reads all files, even while they change, and clones parts of them into a map that is not compared.
     fn read(&self, seed: u64) {
         let mut random = Random::new(seed);
         let scratch = self.core.maps.take_id();
@@ -259,7 +259,7 @@ impl Volume {
         }
     }
 
-    /// Does all the time what the background threads do when they find time.
+    /// Does continuously what the background threads do occasionally.
     fn disturb(&self) {
         for turn in 0.. {
             if !self.is_running() {
@@ -279,7 +279,7 @@ impl Volume {
         }
     }
 
-    /// The volume as recovered holds, for each file, one of its possible contents.
+    /// In the recovered volume, each file holds one of its possible contents.
     fn compare(core: &Core, files: &mut [File]) {
         for (slot, file) in files.iter_mut().enumerate() {
             let record = core.get(&[0x10, slot as u8]).unwrap();
@@ -343,7 +343,7 @@ fn threads_at_work_agree_with_the_model_across_power_cuts() {
     stress(one_level());
 }
 
-/// With both levels of the hint store full and the worker always at it.
+/// With both levels of the hint store full and the worker always busy.
 #[test]
 fn threads_and_the_worker_agree_with_the_model_across_power_cuts() {
     stress(two_levels());

@@ -1,4 +1,4 @@
-//! Small files where hints name few contents: a copy of a tree is found file by file, each behind the one before it.
+//! Small files where hints name few contents: a copy of a tree is found file by file, each after the one before it.
 
 use crate::core::Core;
 use crate::settings::values::{Inline, Settings};
@@ -76,7 +76,7 @@ fn files_that_changed_and_files_that_are_new_do_not_end_it() {
             }
         }
     });
-    // A twentieth changed, and a twentieth of files of two blocks is new.
+    // A twentieth changed, and a twentieth of the files with two blocks is new.
     assert!(shared >= 80, "{shared} %");
     assert_clean(&core);
 }
@@ -95,7 +95,7 @@ fn two_copies_at_a_time_are_both_found() {
     assert_clean(&core);
 }
 
-/// A wrong guess costs a look into the block table, never a wrong block.
+/// A wrong guess costs a look-up in the block table, never a wrong block.
 #[test]
 fn a_file_behind_which_something_else_lies_is_stored() {
     let core = volume();

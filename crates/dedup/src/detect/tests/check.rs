@@ -1,4 +1,4 @@
-//! What holds of every answer of the detector.
+//! The properties of every answer of the detector.
 
 use super::*;
 

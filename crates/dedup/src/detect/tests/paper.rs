@@ -1,7 +1,7 @@
 //! The paper's rule to the letter (sections 3.4.2 and 4.2.2), beside ours.
 //!
-//! When a sequence ends and is long enough, those of its blocks that no sequence still open has are shared, if they
-//! make a run that is long enough; else it is given up.
+//! When a sequence that is long enough ends, its blocks are shared, except those that an open sequence also has, if the
+//! rest forms a run that is long enough. Otherwise the sequence is dropped.
 
 use super::check::{check, holds, looked_at};
 use super::random::Case;

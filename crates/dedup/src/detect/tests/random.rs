@@ -11,14 +11,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// Up to 14 blocks and runs of some blocks, cut and laid over one another.
+    /// Up to 14 blocks, and runs of some blocks, cut and overlaid.
     pub fn random(numbers: &mut Random) -> Self {
         let blocks = numbers.below(15) as usize;
         let runs = numbers.below(1 + blocks as u64);
         Self::with(numbers, blocks, runs, 8)
     }
 
-    /// So few that every choice can be tried.
+    /// Few enough blocks that every choice can be tried.
     pub fn small(numbers: &mut Random) -> Self {
         let blocks = 1 + numbers.below(7) as usize;
         let runs = numbers.below(5);
@@ -41,7 +41,7 @@ impl Case {
         let (run_blocks_min, may_go_on) = (1 + numbers.below(min_max) as u32, numbers.below(2) == 0);
         let end_blocks_min = (numbers.below(3) == 0).then(|| 1 + numbers.below(min_max) as u32);
         let rule = RunRule { run_blocks_min, end_blocks_min, may_go_on };
-        // In every second case the file has some of the blocks already.
+        // In every second case the file already has some of the blocks.
         let has_current = numbers.below(2) == 0;
         let current = |holders: &Vec<Pbn>| match numbers.below(3) {
             _ if !has_current => None,

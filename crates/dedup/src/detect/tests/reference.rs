@@ -15,7 +15,7 @@ const CASES: (u64, u64) = (100_000, 10_000_000);
 /// Small cases of which every choice is tried.
 const SMALL_CASES: (u64, u64) = (4_000, 20_000);
 
-/// A choice for the first so many blocks: shared blocks, runs, and the last run's first block and pbn.
+/// A choice for the first blocks up to some number: shared blocks, runs, and the last run's first block and pbn.
 #[derive(Clone, Copy, Default)]
 struct Choice {
     shared: usize,
@@ -37,7 +37,7 @@ fn first_max<T, K: Ord>(all: impl IntoIterator<Item = T>, key: impl Fn(&T) -> K)
     all.into_iter().reduce(|best, next| if key(&next) > key(&best) { next } else { best })
 }
 
-/// Whether a run is worth sharing by its length and place.
+/// Whether a run is worth sharing, judging by its length and place.
 fn is_long_enough(blocks: &[Candidates], rule: RunRule, first: usize, end: usize) -> bool {
     let is_last = end == blocks.len() && rule.end_blocks_min.is_some_and(|min| end - first >= min.max(1) as usize);
     is_last || end - first >= rule.run_blocks_min.max(1) as usize || blocks[first..end].iter().all(stays)
@@ -95,7 +95,7 @@ fn quadratic(blocks: &[Candidates], rule: RunRule) -> Vec<Decision> {
     decisions
 }
 
-/// The most blocks that any choice shares, and in how few runs: tries each holder of each block, and none.
+/// The most blocks that any choice shares, and in how few runs. Tries each holder of each block, and none.
 fn achieved_at_most(blocks: &[Candidates], rule: RunRule, chosen: &mut Vec<Decision>) -> (usize, Reverse<usize>) {
     let Some(block) = blocks.get(chosen.len()) else {
         let allowed = achieved(blocks, rule, chosen);
@@ -112,7 +112,7 @@ fn achieved_at_most(blocks: &[Candidates], rule: RunRule, chosen: &mut Vec<Decis
     all.map(with).max().expect("a block is shared or not")
 }
 
-/// What a choice achieves, if all its runs are allowed. Neighbours on one run are one run.
+/// The result of a choice, if all its runs are allowed. Neighbours on one run are one run.
 fn achieved(blocks: &[Candidates], rule: RunRule, decisions: &[Decision]) -> Option<(usize, Reverse<usize>)> {
     let (mut shared, mut runs) = (0, 0);
     for DecidedRun { first, blocks: len, decision } in runs_of(decisions) {

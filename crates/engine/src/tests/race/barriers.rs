@@ -1,16 +1,16 @@
-//! Callers that wait for a commit: who makes it, and what everybody is told.
+//! Callers that wait for a commit: who makes it, and what each caller is told.
 
 use std::thread::{self, ThreadId};
 
 use super::*;
 use crate::background::committer::answer;
 
-/// Asks for a commit, and gives where the thread is told that answers.
+/// Asks for a commit, and returns a channel that names the answering thread.
 fn ask(core: &Core) -> mpsc::Receiver<ThreadId> {
     let (told, by) = mpsc::channel();
     core.barrier(Box::new(move |result| {
         result.unwrap();
-        // Who asked need not listen any more.
+        // The caller may have stopped listening.
         let _ = told.send(thread::current().id());
     }));
     by

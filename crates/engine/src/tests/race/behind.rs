@@ -1,6 +1,6 @@
 //! Writes to files that share blocks, while the worker is behind: they wait for nothing that it does, and until their
-//! commit a power cut leaves the old map (Selective, section 4.3, replicates maps for that). Not covered: how long they
-//! take, which `oncefs-bench` measures, and the hints on disk, whose lock no write takes.
+//! commit a power cut leaves the old map (Selective, section 4.3, replicates maps for that). Not covered: their
+//! duration, which `oncefs-bench` measures, and the hints on disk, whose lock no write takes.
 
 use super::*;
 use crate::volume::medium::Medium;
@@ -8,7 +8,7 @@ use crate::volume::medium::Medium;
 /// A write that takes longer than this waits for the worker.
 const WAITS: Duration = Duration::from_secs(20);
 
-/// Files 1 and 2 share their blocks; files 3 and 4 are equal too, and the worker has yet to look at them. Nothing is in
+/// Files 1 and 2 share their blocks. Files 3 and 4 are equal too, and the worker has yet to visit them. Nothing is in
 /// memory, and data area and block table call a hook.
 struct Behind {
     devices: Devices,
@@ -44,8 +44,8 @@ impl Behind {
         Self { devices, core, parts, contents }
     }
 
-    /// All work there is. Before the worker's read of this number from this part, a program does its own. False: there
-    /// were not so many reads.
+    /// Does all remaining work. Before the worker's read of this number from this part, a program does its own. False:
+    /// there were fewer reads.
     fn work_with(&self, part: usize, reads: u64, program: impl FnOnce(&Core) + Send + 'static) -> bool {
         let (core, waited) = (self.core.clone(), Arc::new(AtomicU64::new(0)));
         let noted = waited.clone();
@@ -83,7 +83,7 @@ fn a_write_to_files_that_share_blocks_waits_for_none_of_the_worker_s_reads() {
     for (part, reached) in reached.iter_mut().enumerate() {
         loop {
             let mut volume = Behind::new();
-            // Of files that are deduplicated, and of those that are being looked at.
+            // Of deduplicated files, and of those being visited.
             let changes =
                 [(1, 5), (2, COMPARED - 1), (3, 0), (4, 40)].map(|(map, at)| (map, at, unique(1, 90 + at as u64)));
             for (map, at, block) in &changes {
@@ -110,14 +110,14 @@ fn a_write_to_files_that_share_blocks_waits_for_none_of_the_worker_s_reads() {
     assert!(reached.iter().all(|reads| *reads > 0), "the worker has to read each part: {reached:?}");
 }
 
-/// What is done with the second of two files that are equal.
+/// The action on the second of two equal files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     /// The worker lets it share the blocks of the first.
     Deduplicate,
     /// A program writes some of its blocks.
     Write,
-    /// What was done is committed.
+    /// The changes are committed.
     Commit,
 }
 

@@ -1,12 +1,12 @@
-//! Requests of programs that come beside work which gives way to them: it ends at its next step, and what it did not
-//! come to is done later. Not covered: how long a step takes (`oncefs dedup --status` tells, and `oncefs-bench` shows).
+//! Requests of programs during work that yields to them: the work ends at its next step, and the rest is done later.
+//! Not covered: the duration of a step (`oncefs dedup --status` shows it, and so does `oncefs-bench`).
 
 use oncefs_dedup::{PaceMode, Slowdown};
 
 use super::*;
 
-/// Two files of equal content that nobody looked up, and a worker that runs while the volume is idle; its first steps
-/// have half as many blocks as one of them.
+/// Two files of equal content that were not looked up, and a worker that runs while the volume is idle. Its first steps
+/// have half as many blocks as one of the files.
 fn two_copies(run_blocks_min: Option<u32>) -> TwoCopies {
     let settings = Settings {
         inline: Inline::Off,
@@ -20,8 +20,8 @@ fn two_copies(run_blocks_min: Option<u32>) -> TwoCopies {
     TwoCopies::with(settings)
 }
 
-/// One turn of the worker, beside which a request comes before the read that follows the first `reads`. Gives how many
-/// reads came behind it; None: there were not so many.
+/// One turn of the worker. A request comes before the read that follows the first `reads`. Returns how many reads
+/// followed it. None: there were fewer reads.
 fn turn_beside_request(volume: &TwoCopies, reads: u64) -> Option<u64> {
     let (core, data) = (volume.core.clone(), volume.data.clone());
     let (told, called_at) = mpsc::channel();
@@ -36,7 +36,7 @@ fn turn_beside_request(volume: &TwoCopies, reads: u64) -> Option<u64> {
     called_at.try_recv().ok().map(|before| volume.data.reads.load(Relaxed) - before)
 }
 
-/// How many blocks of file 2 lie where those of file 1 do.
+/// How many blocks of file 2 are shared with file 1.
 fn shared(core: &Core) -> usize {
     let pbns = |map| core.stored_from(MapId(map), crate::Lbn(0), COMPARED as u64).unwrap();
     pbns(1).iter().zip(pbns(2)).filter(|(first, second)| **first == *second).count()
@@ -82,7 +82,7 @@ fn a_request_that_comes_before_the_worker_reads_leaves_all_to_a_later_turn() {
     finish(&volume);
 }
 
-/// Where looking up a batch takes longer than programs pause it would never be done.
+/// If looking up a batch takes longer than programs pause, it would otherwise never be completed.
 #[test]
 fn a_batch_that_is_left_for_programs_again_and_again_becomes_smaller_until_it_is_done() {
     let volume = two_copies(None);
@@ -143,7 +143,7 @@ fn a_file_that_the_worker_lays_out_again_is_left_at_a_portion_s_end_when_a_progr
         Ok(())
     }));
     let outcome = core.defrag(MapId(1), &options).unwrap();
-    // What lies near each other is one read, so that the next step is the end: the portion is carried out.
+    // Neighbouring blocks take one read, so the next step is the end: the portion is carried out.
     assert!(outcome.blocks_moved == 0 || outcome.blocks_moved == SCATTERED as u64, "{outcome:?}");
     let before = outcome.blocks_moved;
     let called = core.defrag(MapId(2), &options).unwrap();

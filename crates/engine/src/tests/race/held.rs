@@ -1,4 +1,5 @@
-//! What a change of a range takes, and what it holds while the disk is read: a commit waits for no read of it.
+//! The resources that a change of a range takes, and the locks that it holds while the disk is read: no commit waits
+//! for one of its reads.
 
 use super::*;
 use crate::format::rot::BadRecord;
@@ -10,7 +11,7 @@ use crate::{Error, Lbn, Result, Tag};
 
 type OnRead = Box<dyn Fn() + Send>;
 
-/// Says when a block table is read.
+/// Reports when a block table is read.
 struct TableReads {
     on_read: Mutex<Option<OnRead>>,
     reads: AtomicU64,
@@ -28,12 +29,12 @@ impl Watch for TableReads {
 const PAGE_BLOCKS: u64 = 128;
 const SHARD: u64 = 256;
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// As many as one group takes of the test's log.
+/// As many as fit into one group of the test's log.
 const SHARDS: u64 = 12;
 const DIRTY_BYTES: u64 = 2 << 20;
 
-/// A file of which each block has a page of the block table for itself, as clones of single blocks make them. Before
-/// its first shard it is a hole.
+/// A file in which each block has a page of the block table to itself, as clones of single blocks produce. Before its
+/// first shard it is a hole.
 fn scattered(core: &Core, map: MapId, first_shard: u64) {
     for shard in first_shard..first_shard + SHARDS {
         let mut plan = Plan { map: Some(map), ..Plan::default() };
@@ -51,12 +52,12 @@ fn scattered(core: &Core, map: MapId, first_shard: u64) {
     core.checkpoint().unwrap();
 }
 
-/// A volume with such a file, of which nothing is in memory.
+/// A volume with such a file, with nothing in memory.
 fn cold() -> (Devices, Arc<Watched<TableReads>>, Arc<Core>) {
     cold_behind_a_hole(0)
 }
 
-/// As `cold`, and the file begins with a hole of so many shards.
+/// Like `cold`, but the file begins with a hole of this many shards.
 fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Core>) {
     let devices = Devices::new(Blocks((SHARDS * SHARD + 2) * PAGE_BLOCKS), one_level());
     scattered(&devices.open(), MapId(1), shards);
@@ -187,8 +188,8 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
     assert_clean(&devices, core);
 }
 
-/// Does something, and requires that it held no lock that other requests need for more reads from the disk than the
-/// rule allows (docs/architecture.md, what a call may cost). Counted under the feature `checked` only.
+/// Runs `call`, and requires that it held no lock that other requests need for more reads from the disk than the rule
+/// allows (docs/architecture.md, what a call may cost). Counted only under the feature `checked`.
 fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
     const READS_MAX: u64 = 32;
     take_most_reads();

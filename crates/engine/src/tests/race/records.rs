@@ -1,5 +1,5 @@
-//! Records that are read from the sorted state while others publish: nobody waits for the disk, and what is read is
-//! what was published last.
+//! Records that are read from the sorted state while other threads publish: no thread waits for the disk, and a read
+//! returns the last published value.
 
 use std::time::Instant;
 
@@ -8,10 +8,10 @@ use crate::kv::{Kv, KvMemory, MemoryKv, Put};
 use crate::{Change, Result};
 
 const KEY: &[u8] = b"\x10one";
-/// What nobody holds up is done within this time on any machine.
+/// Work that nothing delays ends within this time on any machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
-/// A sorted state that calls a hook before it looks a record up, and another one after it.
+/// A sorted state that calls one hook before it looks up a record, and another one after it.
 #[derive(Default)]
 struct HookedKv {
     inner: Arc<MemoryKv>,
@@ -52,7 +52,7 @@ fn publish(core: &Core, value: u8) {
     core.publish(change).unwrap();
 }
 
-/// A volume with one record, which only the sorted state holds.
+/// A volume with one record, which is only in the sorted state.
 fn one_record() -> (Arc<HookedKv>, Arc<Core>) {
     let devices = Devices::new(Blocks(700), one_level());
     let kv = Arc::new(HookedKv { inner: devices.kv.clone(), ..HookedKv::default() });
@@ -62,8 +62,7 @@ fn one_record() -> (Arc<HookedKv>, Arc<Core>) {
     (kv, core)
 }
 
-/// Does this on a thread of its own, for which the hook waits as long as that can take. It tells whether it was done by
-/// then.
+/// Does this on a thread of its own. The hook waits as long as that can take, and reports whether it was done by then.
 fn meanwhile(hook: &Hook, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static) -> Receiver<bool> {
     let (told, is_done) = mpsc::channel();
     let core = core.clone();
@@ -99,7 +98,7 @@ fn a_record_that_is_published_while_it_is_looked_up_is_read_as_it_is_now() {
     assert!(is_done.recv().unwrap());
 }
 
-/// Then memory lacks it before and after, and the sorted state was asked before it had it.
+/// Then memory lacks it before and after, and the sorted state was queried before it had it.
 #[test]
 fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_as_it_is_now() {
     let (kv, core) = one_record();
@@ -120,7 +119,7 @@ fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_
     assert!(is_done.recv().unwrap());
 }
 
-/// A directory was emptied, and whether it is empty is asked.
+/// A directory was emptied, and a reader checks whether it is empty.
 #[test]
 fn many_removed_records_are_passed_over_in_few_rounds() {
     let (kv, core) = one_record();
@@ -142,7 +141,7 @@ fn many_removed_records_are_passed_over_in_few_rounds() {
     assert_eq!(core.scan(&[KEY, &[0]].concat(), b"\x11", 1).unwrap(), [(b"\x10z".to_vec(), vec![3])]);
 }
 
-/// Programs that look things up on the disk are not held up by work that gives way.
+/// Yielding work does not delay programs that look up records on the disk.
 #[test]
 fn a_look_up_of_a_program_counts_as_its_request_if_it_asks_the_disk() {
     let (_, core) = one_record();

@@ -1,10 +1,10 @@
-//! Freed blocks wait before others get them: for the group that freed them, and for who reads them. Nothing else is
-//! free here, so whoever gets blocks gets these.
+//! Freed blocks are reused only after the group that freed them, and after their readers. No other blocks are free
+//! here, so every allocation gets these.
 
 use super::*;
 use crate::Result;
 
-/// Takes every block that is free.
+/// Takes all free blocks.
 fn take_all(core: &Core) {
     let totals = core.totals();
     let mut load = |region| core.load_region(region);
@@ -20,7 +20,7 @@ fn full_volume() -> (Devices, Arc<HookedDevice>, Arc<Core>, Vec<u8>) {
     (devices, data, core, content)
 }
 
-/// What others do meanwhile: they write as much as was freed.
+/// The concurrent work: it writes as much as was freed.
 fn write_as_much(core: &Arc<Core>) -> Result<()> {
     core.release_waiting();
     core.write(MapId(2), 0, &unique(64, 2), |_, _| ())
@@ -36,7 +36,7 @@ fn blocks_are_not_handed_out_before_the_group_that_freed_them_is_durable() {
     let (devices, cut) = (Arc::new(devices), Arc::new(Mutex::new(None)));
     let (others, inner, devices_then, cut_then) = (core.clone(), data.inner.clone(), devices.clone(), cut.clone());
     *data.before_flush.lock() = Some(Box::new(move || {
-        // Where there is no room they are refused.
+        // Without room they are refused.
         let _ = thread::spawn(move || write_as_much(&others)).join().expect("they do not panic");
         inner.flush()?;
         *cut_then.lock() = Some(devices_then.after_power_cut_of_all());

@@ -1,4 +1,4 @@
-//! Room in the log and in memory: who waits for it, for what, and what the committer waits for.
+//! Room in the log and in memory: which threads wait for it, and what the committer waits for.
 
 use std::sync::atomic::AtomicBool;
 
@@ -7,14 +7,14 @@ use crate::background::threads::Threads;
 use crate::format::group_bytes::GroupBytes;
 use crate::{Change, Result};
 
-/// Publishes a record of so many bytes, which takes room in the log.
+/// Publishes a record of this many bytes, which takes room in the log.
 fn publish(core: &Core, bytes: usize) {
     let mut change = Change::new();
     change.put(b"\x10room".to_vec(), vec![7; bytes]);
     core.publish(change).unwrap();
 }
 
-/// A volume with its threads, whose group is as large as one may be.
+/// A volume with its threads, whose group is at its maximum.
 fn full_group() -> (Arc<HookedDevice>, Arc<Core>, Threads) {
     let (_, data, core) = volume();
     let threads = Threads::start(&core).unwrap();
@@ -47,7 +47,7 @@ fn who_waits_for_room_goes_on_when_the_commit_fails_or_the_volume_is_closed() {
     for is_closed in [false, true] {
         let (data, core, threads) = full_group();
         let gate = core.journal.gate();
-        // Another thread's: this one holds off the commit, with a lock that comes after a map's.
+        // On another thread, because this one holds off the commit with a lock that comes after a map's.
         let write = || core.write(MapId(1), 0, &unique(64, 1), |_, _| ()).unwrap();
         thread::scope(|scope| scope.spawn(write).join()).unwrap();
         publish(&core, core.journal.bounds().group_bytes_max() as usize);
@@ -64,7 +64,7 @@ fn who_waits_for_room_goes_on_when_the_commit_fails_or_the_volume_is_closed() {
             drop(gate);
             waits.join().unwrap();
         });
-        // The group was taken, which is what ends the wait, before it could not be written.
+        // The group was taken, which ends the wait, before its write failed.
         stop(&core, &threads);
         assert_eq!(core.health.failure().is_none(), is_closed);
     }
@@ -77,8 +77,8 @@ fn on_a_volume_without_threads_nobody_waits_for_room() {
     core.wait_for_room();
 }
 
-/// A volume whose log is filled to this share, and a checkpoint beside which `work` is done on a thread of its own.
-/// Gives how many checkpoints were made.
+/// A volume whose log is filled to this share, and a checkpoint during which `work` is done on a thread of its own.
+/// Returns how many checkpoints were made.
 fn beside_a_checkpoint(fullness: f64, work: impl FnOnce(&Core) -> Result<()> + Send + 'static) -> (Arc<Core>, u64) {
     let (_, data, core) = volume();
     core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
@@ -135,7 +135,8 @@ fn a_commit_beside_a_checkpoint_asks_for_no_further_one() {
 #[test]
 fn a_commit_that_others_forestall_does_not_cross_the_bound_of_the_log_as_well() {
     let (_, _, core) = volume();
-    // It looked at the log when that was below its bound; until it may append, another group has crossed it.
+    // It checked the log while that was below its bound. By the time it may append, another group has crossed the
+    // bound.
     while core.journal.fullness() <= 0.6 {
         publish(&core, 50_000);
         assert!(core.commit_unless_full().unwrap());
@@ -148,7 +149,7 @@ fn a_commit_that_others_forestall_does_not_cross_the_bound_of_the_log_as_well() 
     assert_eq!(core.stats.counters.checkpoints.load(Relaxed), 1);
 }
 
-/// Blocks whose change claims so many KiB.
+/// Blocks whose change claims this many KiB.
 fn claim_of(kib: u64) -> GroupBytes {
     GroupBytes::of_blocks(16 * kib)
 }

@@ -1,4 +1,4 @@
-//! Pages of the block table that are read beside data, while a checkpoint writes them.
+//! Pages of the block table that are read in parallel with data, while a checkpoint writes them.
 
 use super::*;
 use crate::format::page::page_of;

@@ -1,12 +1,12 @@
-//! Shards that are read without their map's lock, as the worker and the rule of runs do, while others change the map
-//! and a checkpoint ends.
+//! Shards that are read without their map's lock, as by the worker and the rule of runs, while other threads change the
+//! map and a checkpoint ends.
 
 use super::*;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::volume::medium::Medium;
 use crate::{Lbn, Result};
 
-/// A sorted state that calls a hook after it was read and before the reader has the answer.
+/// A sorted state that calls a hook after a read, before the reader has the answer.
 struct HookedKv {
     inner: Arc<dyn Kv>,
     after_get: Mutex<Option<Box<dyn FnOnce() + Send>>>,

@@ -1,4 +1,4 @@
-//! Requests that programs wait for: fingerprinted at once, compared by the worker alone.
+//! Requests that programs wait for: fingerprinted at once, and compared only by the worker.
 
 use super::*;
 use crate::Urgency;

@@ -1,4 +1,4 @@
-//! Stale hints, the bounds of hints and skipped blocks, and what tuning them leaves.
+//! Stale hints, the bounds of hints and skipped blocks, and the effects of tuning them.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn hints_of_deleted_files_leave_memory_at_once_and_the_disk_level_by_and_by() {
     core.release_waiting();
     assert_eq!((used(&core), core.hints.disk_level_size().1), (0, on_disk), "the disk level forgets lazily");
 
-    // The same content again: the disk level names blocks that are free or hold something else by now.
+    // The same content again: the disk level names blocks that are free or hold other content by now.
     write_many(&core, 3, &unique(2_000, 9));
     write_many(&core, 4, &data);
     revisit_all(&core);
@@ -62,7 +62,7 @@ fn a_content_that_was_stored_and_deleted_often_is_still_found_and_keeps_nobody_s
     let popular = unique(50, 1);
     for round in 0..24 {
         write(&core, 10 + round, 0, &popular);
-        // Its hints leave memory before it goes.
+        // Its hints leave memory before it is deleted.
         write_many(&core, 100 + round, &unique(4_000, 50 + round));
         delete(&core, 10 + round);
         delete(&core, 100 + round);
@@ -150,7 +150,7 @@ fn blocks_written_while_a_pass_is_under_way_are_looked_at_too() {
     write_many(&core, 5, &data);
     core.backlog.restore([Skipped::Everything]);
     core.revisit(10).unwrap();
-    // Behind and before the place where the pass is.
+    // After and before the present place of the pass.
     write_many(&core, 1, &data);
     write_many(&core, 9, &data);
     revisit_all(&core);

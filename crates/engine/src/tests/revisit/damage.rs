@@ -1,4 +1,4 @@
-//! Files of hints and of skipped blocks that are damaged, gone or failing, and errors on the way.
+//! Damaged, missing or failing files of hints and of skipped blocks, and errors on the way.
 
 use super::*;
 use crate::sync::as_another_thread;
@@ -72,7 +72,7 @@ fn a_file_of_hints_that_is_damaged_a_second_time_is_filled_again_a_second_time()
     for round in 0..3u64 {
         let (some, all) = (10 + round, 20 + round);
         scribble(&devices.hints, &pages_of(&devices.hints)[1..], 9 + round);
-        // No two of them follow each other, or the block table would name the next without a hint.
+        // No two of them are adjacent, because the block table would name the next one without a hint.
         let scattered: Vec<u8> =
             data.chunks(2 * BLOCK_BYTES).take(500).flat_map(|pair| &pair[..BLOCK_BYTES]).copied().collect();
         write_many(&core, some, &scattered);
@@ -185,7 +185,7 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
     }
 }
 
-/// A device of which every access fails while it is told so.
+/// A device on which every access fails while it is told to.
 #[derive(Default)]
 struct FailingDevice {
     inner: Arc<MemoryDevice>,
@@ -240,7 +240,7 @@ impl Device for FailingDevice {
     }
 }
 
-/// Everything but savings goes on, and the worker still merges what memory knows, and then rests.
+/// Only savings are lost. The worker still merges what memory knows, and then rests.
 fn assert_works_without_disk_level(core: &Core) {
     let data = unique(MANY, 1);
     write_many(core, 1, &data);
@@ -325,7 +325,7 @@ fn a_file_of_skipped_blocks_that_fails_costs_a_full_pass_and_nothing_else() {
     }
 }
 
-/// A sorted state whose next reads fail, and that calls a hook behind its next scan.
+/// A sorted state whose next reads fail, and that calls a hook after its next scan.
 struct HookedKv {
     inner: Arc<dyn Kv>,
     gets_to_fail: AtomicU64,

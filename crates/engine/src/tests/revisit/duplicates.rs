@@ -1,4 +1,4 @@
-//! What is merged: copies in memory, on disk, in the log only, after power cuts, and at random.
+//! Merging of copies in memory, on disk, in the log only, after power cuts, and at random.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn a_block_compared_with_one_of_other_content_and_equal_tag_is_left_alone() {
     let (own, other) = (pbn(&core, 1, 0), pbn(&core, 2, 0));
     let tag = entry(&core, own).tag;
     {
-        // A collision of tags cannot be had: the table is told one.
+        // A collision of tags cannot be produced, so it is planted in the table.
         let mut state = core.state.lock();
         let page = state.table.edit(crate::format::page::page_of(other));
         let entry = page.entry(other);
@@ -84,7 +84,7 @@ fn equal_blocks_within_one_file_and_many_copies_of_one_block_meet_in_one() {
     assert_clean(&core);
 }
 
-/// More holders of one content than either level keeps: what is dropped must not be looked for again and again.
+/// More holders of one content than either level keeps: dropped ones must not be searched for again and again.
 #[test]
 fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning() {
     let (_devices, core) = volume(Inline::Off);
@@ -103,8 +103,8 @@ fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning(
 }
 
 /// Files were written and deleted often, so that the disk level has more stale hints of a content than it keeps
-/// holders. Then the hints in memory are lost: where stale ones stay in the place of live ones, a block that all copies
-/// are to meet in is passed before the others are known.
+/// holders. Then the hints in memory are lost. If stale hints keep the place of live ones, the block that all copies
+/// will merge into is passed before the others are known.
 #[test]
 fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
     for seed in 0..4 {
@@ -116,8 +116,7 @@ fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
             for at in (1..blocks.len()).rev() {
                 blocks.swap(at, random.below(at as u64 + 1) as usize);
             }
-            // The last ones find each other in-line and nothing else: the block with the most references is not the
-            // lowest.
+            // The last copies find only each other in-line. So the block with the most references is not the lowest.
             if map == 27 {
                 core.hints.clear_memory();
                 tune(&core, "inline", "all").unwrap();
@@ -251,7 +250,7 @@ fn blocks_that_are_in_memory_or_in_the_log_only_are_remapped_and_survive() {
             assert_holds(&core, 2, &[vec![0; 3 * BLOCK_BYTES], data.clone()].concat());
             assert_eq!(used(&core), 10);
         }
-        // What was freed is used again, and nothing that is alive is written over.
+        // Freed blocks are reused, and no live block is overwritten.
         write(&core, 4, 0, &unique(900, seed + 1_000));
         core.commit().unwrap();
         assert_clean(&core);
@@ -293,7 +292,7 @@ fn after_a_clean_unmount_the_worker_goes_on_where_it_was() {
     let core = devices.open();
     assert!(!core.is_revisit_left(), "all was done");
     drop(core);
-    // The same mount, cut off: nothing was committed, so what the clean unmount left is still true.
+    // The same mount, cut off: nothing was committed, so the state of the clean unmount is still true.
     let core = devices.after_power_cut_of_all().open();
     assert!(!core.is_revisit_left());
     write(&core, 3, 0, &unique(1, 2));
@@ -332,7 +331,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
     assert_eq!(counter(&core, "hints_repaired"), 0, "both levels named every block");
-    // The mark is about the commit before: one more, and it does not count.
+    // The mark is about the commit before. After one more commit it does not count.
     core.commit().unwrap();
     let core = devices.open();
     core.fill_hints().unwrap();

@@ -6,7 +6,7 @@ use oncefs_dedup::{FilePolicy, Rank, Ranks};
 use super::*;
 use crate::Change;
 
-/// The worker does it all, by the paper's ranks.
+/// The worker does everything, by the paper's ranks.
 fn ranked_volume(ranks: Ranks, inline: Inline) -> (Devices, Core) {
     let devices = Devices::new(DATA, Settings { ranks, run_blocks_min: None, ..settings(inline) });
     let core = devices.open();
@@ -20,14 +20,15 @@ fn rank(core: &Core, map: u64, rank: Rank) {
     core.publish(change).unwrap();
 }
 
-/// How many blocks of file 2 lie where those of file 1 do that are as far from its end.
+/// How many blocks of file 2 are shared with the blocks of file 1 that are as far from its end.
 fn shared_at_the_end(core: &Core, blocks: [u64; 2]) -> u64 {
     let shortest = blocks[0].min(blocks[1]);
     let is_shared = |back: &u64| pbn(core, 1, blocks[0] - back) == pbn(core, 2, blocks[1] - back);
     (1..=shortest).filter(is_shared).count() as u64
 }
 
-/// Two files whose last blocks are equal, written and then ranked; what they share when the worker has looked at both.
+/// Two files whose last blocks are equal, written and then ranked. Returns how many they share after the worker's
+/// visit.
 fn shared_by(ranks: [Rank; 2], blocks: [u64; 2], equal: u64) -> u64 {
     let (_devices, core) = ranked_volume(Ranks::Paper, Inline::Off);
     let end = unique(equal as usize, 9);

@@ -1,5 +1,5 @@
-//! Hints on a sample: both levels name every live block of it and no other, and what one mount left complete passes
-//! for that in the next one only if it is.
+//! Hints on a sample: both levels name every live block of it and no other. The next mount treats a level as complete
+//! only if it is.
 
 use crate::Profile;
 
@@ -75,7 +75,7 @@ fn the_worker_finds_every_copy_of_what_is_in_the_sample() {
     assert_clean(&core);
 }
 
-/// Of the mounts before and after: a file of hints is complete for a sample that leaves out more, not for others.
+/// For earlier and later mounts: a file of hints is complete for a sparser sample, not for others.
 #[test]
 fn hints_of_another_sample_pass_for_complete_only_if_they_are() {
     for (before, after, is_scanned) in

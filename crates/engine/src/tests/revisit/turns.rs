@@ -1,4 +1,4 @@
-//! When the worker runs and what is told of it; and reads of what it shared.
+//! When the worker runs and what its status says; and reads of blocks that it shared.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What the files have to hold, now and after a power cut at any device request.
+//! The permitted contents of the files, now and after a power cut at any device request.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
@@ -11,25 +11,25 @@ use crate::tests::fixture::{Devices, Random};
 use crate::{BLOCK_BYTES, Change, MapId, Result};
 
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Blocks read at a time: more in as many places would be read by threads that no scheduler knows.
+/// Blocks read at a time. More of them in as many places would be read by threads outside the scheduler.
 const READ_BLOCKS: usize = 4;
 /// Block contents that several files may have.
 const COMMON: u64 = 4;
-/// Block contents where files share most: so few that a content's last block goes again and again.
+/// Block contents if files share most: so few that contents often lose their last block.
 const FEW: u64 = 3;
-/// At one of the first so many device requests the power is cut; some schedules have fewer.
+/// The power is cut at one of this many first device requests. Some schedules have fewer.
 const REQUESTS: u64 = 100;
-/// And before one in so many flushes of the log, when a group is written and not durable yet.
+/// The power is also cut before one in this many flushes of the log, when a group is written but not durable yet.
 const LOG_FLUSHES: u64 = 3;
-/// And after one in so many commits that a writer waited for.
+/// The power is also cut after one in this many commits that a writer waited for.
 const COMMITS: u64 = 3;
-/// Of these the first so many are looked at.
+/// At most this many cuts are checked.
 const CUTS_MAX: usize = 3;
 
 /// What a file holds, block by block: 0 is a hole, anything else the content of that number.
 pub type Content = Vec<u64>;
 
-/// A block tells its content by its first word, so that a reader can see whether it is whole. Number 0 is zeros.
+/// The first word of a block identifies its content, so that a reader can see whether it is whole. Number 0 is zeros.
 fn fill(block: &mut [u8], id: u64) {
     let mut words = Random::new(id);
     let (first, rest) = block.split_at_mut(8);
@@ -54,7 +54,7 @@ pub fn content(random: &mut Random, blocks: u64) -> Content {
     (0..blocks).map(|_| id()).collect()
 }
 
-/// Contents of which hardly any file has one alone, and none has one for long.
+/// Contents that few files have alone, and none for long.
 pub fn shared_content(random: &mut Random, blocks: u64) -> Content {
     (0..blocks).map(|_| 1 + random.below(FEW)).collect()
 }
@@ -79,7 +79,7 @@ pub fn read(core: &Core, map: MapId, first: u64, blocks: u64) -> Result<Content>
 pub struct File {
     pub map: MapId,
     pub versions: Vec<Content>,
-    /// What it ever held.
+    /// All contents that it ever had.
     pub seen: BTreeSet<u64>,
 }
 
@@ -93,8 +93,8 @@ impl File {
     }
 }
 
-/// The files as their writers know them, beside the devices. Its locks are not the scheduler's: a power cut takes
-/// both in one step.
+/// The files as their writers know them, and the devices. Its locks are not the scheduler's: a power cut takes both in
+/// one step.
 pub struct Model {
     pub devices: Devices,
     files: Mutex<Vec<File>>,
@@ -111,14 +111,14 @@ impl Model {
         Self { devices, files, requests_until_cut, random: Mutex::new(random), cuts }
     }
 
-    /// A device gets a request: it may be the one that does not happen any more.
+    /// A device gets a request, which may be the one that a power cut prevents.
     pub fn request(&self) {
         if self.requests_until_cut.fetch_sub(1, Relaxed) == 0 {
             self.cut();
         }
     }
 
-    /// The log is about to be flushed.
+    /// Called before a flush of the log.
     pub fn log_flush(&self) {
         self.cut_once_in(LOG_FLUSHES);
     }
@@ -129,7 +129,7 @@ impl Model {
         }
     }
 
-    /// Keeps what a power cut leaves at this moment.
+    /// Keeps the devices as a power cut would leave them at this moment.
     fn cut(&self) {
         let mut cuts = self.cuts.lock();
         if cuts.len() < CUTS_MAX {
@@ -152,7 +152,7 @@ impl Model {
         self.files.lock()[slot].clone()
     }
 
-    /// The new content is possible from before the change on.
+    /// The new content becomes possible before the change begins.
     pub fn expect(&self, slot: usize, content: Content) {
         let file = &mut self.files.lock()[slot];
         file.seen.extend(&content);
@@ -169,7 +169,7 @@ impl Model {
         self.files.lock()[slot].map = map;
     }
 
-    /// A commit that began when files had so many versions was acknowledged.
+    /// A commit that began when files had this many versions was acknowledged.
     pub fn acknowledge(&self, versions: &[(usize, usize)]) {
         let mut files = self.files.lock();
         for (slot, count) in versions {
@@ -194,12 +194,12 @@ pub fn note(slot: usize, map: MapId, content: &Content) -> impl FnOnce(i64, &mut
     move |_, change| change.put(vec![0x10, slot as u8], value)
 }
 
-/// The file is no more.
+/// Notes that the file is deleted.
 pub fn note_gone(slot: usize) -> impl FnOnce(&mut Change) {
     move |change| change.delete(vec![0x10, slot as u8])
 }
 
-/// The volume as recovered holds, for each file, one of its possible contents.
+/// In the recovered volume, each file holds one of its possible contents.
 fn recovered(devices: &Devices, files: &[File], when: &str) {
     let core = devices.open();
     for (slot, file) in files.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What each thread does: few operations, which its own generator chooses.
+//! The work of each thread: a few operations, which its own generator chooses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::volume::{Shape, Volume};
 
 /// Files of each writer.
 const FILES: usize = 2;
-/// What a thread does, it does so often.
+/// How often a thread does its work.
 const TIMES: usize = 3;
 /// Changes and commits of a writer each time.
 const CHANGES: usize = 2;
-/// Where changes begin, at most.
+/// The largest offset at which changes begin.
 const FIRST_MAX: u64 = 3;
 /// Blocks that a reader reads: those of a file that is not large.
 const READ_BLOCKS: u64 = 6;
-/// Blocks that the worker looks at in one turn.
+/// Blocks that the worker visits in one turn.
 const REVISITED: u64 = 8;
 
 /// How many threads there are of each kind.
@@ -45,7 +45,7 @@ pub struct Roles {
 
 type Role = fn(&Volume, usize, &mut Random);
 
-/// Lets all of them work on a new volume and holds it to the model.
+/// Lets all of them work on a new volume and compares it with the model.
 pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     let files = FILES * roles.writers as usize;
     let volume = Arc::new(Volume::new(shape, files, Random::new(random.word())));
@@ -77,7 +77,7 @@ pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     Arc::into_inner(volume).expect("all threads ended").finish();
 }
 
-/// Changes files of its own, reads them back, and now and then commits.
+/// Changes its own files, reads them back, and commits now and then.
 fn write(volume: &Volume, writer: usize, random: &mut Random) {
     let own = writer * FILES..(writer + 1) * FILES;
     for _ in 0..CHANGES {
@@ -148,7 +148,7 @@ fn publish(volume: &Volume, slot: usize, kind: u64, range: std::ops::Range<usize
     }
 }
 
-/// Reads any file, whoever changes it meanwhile: it has only what its writer put there.
+/// Reads any file, even while it changes: it has only content that its writer wrote.
 fn read_others(volume: &Volume, _: usize, random: &mut Random) {
     let slot = random.below(volume.model.len() as u64) as usize;
     let file = volume.model.file(slot);

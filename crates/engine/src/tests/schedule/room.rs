@@ -1,5 +1,5 @@
-//! Room in the log, claimed by more than it takes at a time, while changes in pieces hold off the commit and need the
-//! lock of an inode: nobody waits for ever.
+//! Room in the log, claimed by more threads than it fits at a time, while changes in pieces hold off the commit and
+//! need the lock of an inode: no thread waits forever.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::{Change, MapId};
 use super::model::BLOCK;
 use super::volume::{Shape, Volume};
 
-/// What each thread does, it does so often.
+/// How often each thread does its work.
 const TIMES: usize = 2;
 /// Bytes of a record: two fill a group.
 const RECORD_BYTES: usize = 20 << 10;
 
-/// Blocks whose change takes as much on the smallest log, of which this one is an eighth.
+/// Blocks whose change takes this much on the smallest log, which is eight times this one.
 const ROOM_BLOCKS: u64 = 8 * RECORD_BYTES as u64 / 64;
 
 type InodeLock = Arc<Mutex<()>>;
@@ -27,7 +27,7 @@ type InodeLock = Arc<Mutex<()>>;
 fn publish(volume: &Volume, inode: &InodeLock, number: usize) {
     for _ in 0..TIMES {
         volume.core.wait_for_room();
-        // As much as is published: two claims and a group are more than there is.
+        // As much as is published: two claims and a group exceed the room.
         let _room = volume.core.claim_log_room(GroupBytes::of_blocks(ROOM_BLOCKS));
         let _inode = inode.lock();
         let mut change = Change::new();
@@ -44,10 +44,10 @@ fn punch(volume: &Volume, inode: &InodeLock, map: MapId) {
     }
 }
 
-/// What a thread does.
+/// The work of a thread.
 type Work = Box<dyn FnOnce(&Volume, &InodeLock) + Send>;
 
-/// Two that publish, one that punches, the committer and the checkpointer.
+/// Two publishing threads, one that punches, the committer and the checkpointer.
 pub fn run(shape: Shape, mut random: Random) {
     let volume = Arc::new(Volume::new(shape, 1, Random::new(random.word())));
     let inode = Arc::new(Mutex::new(LockRank::Inode, ()));

@@ -1,4 +1,4 @@
-//! A volume in memory, so small that every freed block is soon used again, on devices that ask the scheduler.
+//! A volume in memory, so small that every freed block is soon reused, on devices that call the scheduler.
 
 use std::io;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::{BackgroundStep, Blocks, MapId, Medium, Result};
 
 use super::model::{Content, Model, assert_clean, content, read, shared_content};
 
-/// What a volume keeps back from ordinary writes; these blocks are given away before the work begins.
+/// The blocks that a volume keeps back from ordinary writes. They are given away before the work begins.
 const KEPT_BACK: u64 = 256;
 
-/// What a volume is like.
+/// The properties of a volume.
 #[derive(Clone, Copy)]
 pub struct Shape {
     /// Blocks that can be handed out.
@@ -68,7 +68,7 @@ struct Scheduled<T: ?Sized> {
 }
 
 impl<T: ?Sized> Scheduled<T> {
-    /// Before a request, and after it: anybody may go on first.
+    /// Before a request and after it, any thread may run first.
     fn switch(&self) {
         AtomicBool::new(false).load(SeqCst);
         self.model.request();
@@ -155,7 +155,7 @@ fn open(model: &Arc<Model>) -> Core {
     model.devices.open_medium(medium)
 }
 
-/// The volume, and what has to be in it.
+/// The volume, and its model.
 pub struct Volume {
     pub core: Core,
     pub model: Arc<Model>,
@@ -188,7 +188,7 @@ impl Volume {
         self.core.maps.take_id()
     }
 
-    /// Commits; what these files held before is durable then.
+    /// Commits. The earlier content of these files is durable then.
     pub fn commit(&self, slots: std::ops::Range<usize>) {
         let current: Vec<_> = slots.map(|slot| (slot, self.model.file(slot).versions.len())).collect();
         match self.shape.has_committer {
@@ -204,7 +204,7 @@ impl Volume {
         receiver.recv().unwrap().unwrap();
     }
 
-    /// What the committer's thread does, without its clock: it commits when somebody waits.
+    /// The work of the committer's thread, without its clock: it commits when a caller waits.
     pub fn commit_until_stopped(&self) {
         loop {
             let is_idle = self.core.group_times().0.is_none();
@@ -218,7 +218,7 @@ impl Volume {
         }
     }
 
-    /// Everything is as it should be: now, after a power cut now, and after the one in between.
+    /// Asserts that everything is right: now, after a power cut now, and after the earlier one.
     pub fn finish(mut self) {
         for slot in 0..self.model.len() {
             let file = self.model.file(slot);
@@ -230,7 +230,7 @@ impl Volume {
         self.hand_out_all();
     }
 
-    /// Every block that is not in use can be handed out, once all that waits is done.
+    /// Hands out every unused block, once all waiting work is done.
     fn hand_out_all(&mut self) {
         while self.core.run(BackgroundStep::Reclaim).unwrap() {}
         self.core.checkpoint().unwrap();

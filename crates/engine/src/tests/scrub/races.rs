@@ -1,4 +1,4 @@
-//! Power cuts between and in the middle of all steps, and threads that rewrite and free what is being looked at.
+//! Power cuts between and within all steps, and threads that rewrite and free blocks during the scrub.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ use super::*;
 
 const FILES: u64 = 4;
 const FILE_BLOCKS: u64 = 24;
-/// Rounds of the scrub beside writers, and how many more there may be until it met damage.
+/// Rounds of the scrub beside writers, and how many more there may be until it meets damage.
 const ROUNDS_MIN: u64 = 400;
 const ROUNDS_MAX: u64 = 100_000;
 
@@ -60,7 +60,7 @@ impl Work {
         }
     }
 
-    /// Not where it is only in memory or in the log.
+    /// Does nothing if the block is only in memory or in the log.
     fn damage(&mut self, file: u64, lbn: u64) {
         if self.model[file as usize][lbn as usize] > 0 {
             let at = pbn(&self.core, file + 1, lbn);
@@ -75,7 +75,7 @@ impl Work {
         self.committed = self.model.clone();
     }
 
-    /// What is read is what was written, or an error. Without verification rot that no scrub found yet may be read.
+    /// A read returns what was written, or an error. Without verification, rot that no scrub found yet may be read.
     fn compare(&mut self) {
         let verifies = self.core.tuning.verifies_reads();
         for (file, contents) in self.model.iter().enumerate() {
@@ -91,7 +91,7 @@ impl Work {
     }
 
     fn check(&self) {
-        // Not the data: damage that nobody found yet is what this is about.
+        // Without the data, because this test is about damage that was not found yet.
         let report = self.core.check(false, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
     }
@@ -99,7 +99,7 @@ impl Work {
     fn power_cut(&mut self) {
         self.devices = self.devices.after_power_cut(&mut self.random);
         self.core = self.devices.open();
-        // A later group than the last one acknowledged may have survived only if the committer ran, which is us.
+        // A later group than the last acknowledged one may have survived only if the committer ran, which is this test.
         self.model = self.committed.clone();
         self.check();
         self.compare();
@@ -118,7 +118,7 @@ fn power_cuts_anywhere_leave_counts_right_and_no_wrong_bytes() {
             if work.random.below(20) == 0 {
                 let counters = work.core.stats.counters.snapshot();
                 counters.into_iter().for_each(|(name, count)| *happened.entry(name).or_default() += count);
-                // What checkpoint and scrub committed on their own way counts as well.
+                // Commits made by checkpoint and scrub count as well.
                 work.commit();
                 (0..work.random.below(6)).for_each(|_| work.quiet_step());
                 work.power_cut();
@@ -168,7 +168,7 @@ fn a_block_that_was_freed_or_rewritten_before_it_is_marked_is_none_of_the_scrub_
     assert_clean(&core);
 }
 
-/// Writers rewrite and free, readers read, the scrub marks, heals and copies: no read is wrong and all counts are
+/// Writers rewrite and free, readers read, the scrub marks, repairs and copies: no read is wrong and all counts are
 /// right.
 #[test]
 fn files_change_while_the_scrub_looks_at_them() {
@@ -218,7 +218,7 @@ fn files_change_while_the_scrub_looks_at_them() {
             core.commit().unwrap();
             if round % 7 == 0 {
                 settle(&core);
-                // Damage what is at rest: a block that is live now and not in memory.
+                // Damages a block at rest: one that is live now and not in memory.
                 let live: Vec<Pbn> =
                     (1..200).map(Pbn).filter(|pbn| core.known_entry(*pbn).unwrap().count > 0).collect();
                 let at_rest: Vec<Pbn> = live.into_iter().filter(|pbn| core.staging.get(*pbn).is_none()).collect();

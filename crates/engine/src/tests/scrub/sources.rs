@@ -1,4 +1,4 @@
-//! Where good content comes from: the read cache, an equal block, a read, a second copy. And where it must not.
+//! The sources of good content: the read cache, an equal block, a read, a replica. And the ones that must not be used.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn an_equal_block_elsewhere_heals_at_once() {
 #[test]
 fn reading_the_same_content_elsewhere_heals() {
     let (devices, core, data, bad) = equal_files(apart());
-    // Hints are advice: without them nobody knows of the equal block until it is read.
+    // Hints are advice: without them the equal block is unknown until it is read.
     core.hints.clear_memory();
     rot(&devices, bad);
     assert_eq!(scrub(&core), 1);
@@ -67,7 +67,7 @@ fn a_tag_alone_does_not_heal() {
     core.repair_noticed().unwrap();
     assert!(is_lost(read(&core, 1, 8, 1)));
     assert_eq!(count(&core, "blocks_repaired"), 0);
-    // With a fingerprint the same damage is no matter.
+    // With a fingerprint the same damage is harmless.
     let (devices, core, data, bad) = equal_files(apart());
     scrub(&core);
     rot_sectors(&devices, bad, 8);
@@ -153,7 +153,7 @@ fn with_verify_share_a_rotten_target_is_not_shared_and_the_good_copy_becomes_its
     assert_eq!((used(&core), entry(&core, bad).count), (41, 1), "one block is stored anew");
     assert_eq!(count(&core, "blocks_compared"), 40);
     settle(&core);
-    // What the cache has of the rotten block must not be what heals it here.
+    // The cached content of the rotten block must not repair it here.
     core.read_cache.remove(bad);
     core.repair_noticed().unwrap();
     assert_eq!((count(&core, "blocks_bad"), count(&core, "blocks_repaired")), (1, 1));
@@ -251,7 +251,7 @@ fn a_copy_that_outlived_its_block_is_dropped_by_a_pass_and_never_read_for_anothe
     (1..=5).for_each(|map| delete(&core, map));
     settle(&core);
     core.release_waiting();
-    // The worker does not come to it before the power fails.
+    // The worker does not get to it before the power fails.
     let devices = devices.after_power_cut_of_all();
     let core = devices.open();
     assert_eq!(used(&core), 5, "the replicas alone");

@@ -322,8 +322,9 @@ impl Pace {
     }
 }
 
-/// Whether other programs need all CPUs. With one thread of theirs per CPU, the worker as one more thread gets `cpus /
-/// (cpus + 1)` of a CPU. With one thread fewer, the worker has a CPU to itself. The threshold is between the two.
+/// Whether other programs need all CPUs. With one thread of theirs per CPU, the worker as one more thread gets the
+/// share `cpus / (cpus + 1)` of a CPU. With one thread fewer, the worker has a CPU to itself. The threshold is between
+/// the two.
 fn is_cpu_wanted(conditions: &Conditions) -> bool {
     let cpus = f64::from(conditions.cpus.max(1));
     let line = (cpus * cpus / (cpus + 1.0) + (cpus - 1.0)) / 2.0;

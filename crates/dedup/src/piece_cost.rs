@@ -155,7 +155,7 @@ impl PieceCostEstimate {
 mod tests {
     use super::*;
 
-    /// A device on which a block of a large read takes so many microseconds, and a piece so many.
+    /// A device on which a block of a large read, and a piece, take this many microseconds.
     fn reads(block_us: f64, piece_us: f64) -> impl Iterator<Item = ReadTime> {
         let time = move |pieces: u64, blocks: u64| {
             Duration::from_secs_f64((piece_us * pieces as f64 + block_us * blocks as f64) / 1e6)

@@ -84,7 +84,7 @@ mod tests {
         Moment(NOW.0 - seconds)
     }
 
-    /// A file of this rank, written and then read so long ago.
+    /// A file of this rank, written and read this long ago.
     fn used(rank: Rank, written_ago: u32, read_ago: u32, sequential: u32, random: u32) -> Usage {
         let mut usage = Usage::created(ago(written_ago));
         usage.ranked(rank);

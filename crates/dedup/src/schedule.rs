@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(hours("always", "Mon 00:00"), None);
     }
 
-    /// However windows lie, the worker may run when it was said to, and not before.
+    /// Whatever the windows, the worker may run at the announced time, and not before.
     #[test]
     fn what_opens_in_a_time_is_closed_until_then() {
         for text in ["22:00-06:00", "Sat-Sun 00:00-24:00", "Wed 23:59-00:01,Thu-Tue 03:00-02:59", "00:00-24:00"] {

@@ -40,7 +40,7 @@ const BATCH_BYTES: u64 = (BATCH_LEAVES * size_of::<Leaf>()) as u64;
 /// 4. `bytes` is the tree's array plus what the leaves have allocated, and at most `bytes_max`.
 /// 5. At most [`HOLDERS_MAX`] entries agree in their tag bits.
 /// 6. No leaf is named by more bits than a group's prefix has: a group is never divided.
-/// 7. Evicted hints are kept only when that was asked for.
+/// 7. Evicted hints are kept only if the options ask for it.
 pub(crate) struct GroupedHints {
     pub(super) options: HintOptions,
     tree: Vec<Box<[Leaf]>>,

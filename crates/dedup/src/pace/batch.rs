@@ -45,7 +45,7 @@ impl BatchSize {
 mod tests {
     use super::*;
 
-    /// Sizes of batches on a device that takes so long for a block.
+    /// Sizes of batches on a device that takes this long for a block.
     fn sizes(size: &mut BatchSize, batches: usize, block: Duration) -> Vec<u64> {
         let mut run = || {
             let blocks = size.blocks();

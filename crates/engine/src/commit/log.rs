@@ -508,7 +508,8 @@ mod tests {
         }
     }
 
-    /// What rides in a record may cancel itself in its code: each of these does where whole sectors are missing.
+    /// Data in a record may cancel itself in the record's code: each of these contents does if whole sectors are
+    /// missing.
     #[test]
     fn a_torn_last_record_of_regular_content_never_closes_the_log() {
         let line = b"2026-01-01 00:00:00 host service[1234]: a line of a log with eighty bytes in it\n";
@@ -521,7 +522,7 @@ mod tests {
             ("counters", &counters),
         ];
         for (name, content) in contents {
-            // Longer than what is sought for an even number of wrong bits.
+            // Longer than the limit for an even number of wrong bits.
             let (bytes, len) = (256 << 10, 70_000);
             let device = Arc::new(MemoryDevice::new(bytes));
             let (mut log, _) = Log::open(device.clone(), [1; 16], bytes, 0, 0).unwrap();

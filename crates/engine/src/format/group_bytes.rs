@@ -48,10 +48,10 @@ mod tests {
     use super::*;
     use crate::{Fingerprint, Lbn, MapId, Pbn, Tag};
 
-    /// More blocks than hints can name, and so than a volume has.
+    /// More blocks than hints can name, and so more than a volume has.
     const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
 
-    /// The most that operations take which come again and again, between operations on blocks far away.
+    /// The most that recurring operations take, between operations on distant blocks.
     fn bytes_of(ops: &[Op<'_>]) -> u64 {
         let mut writer = OpWriter::default();
         writer.push(&Op::DropShard { key: ShardKey { map: MapId(u64::MAX >> 1), shard: (1 << 52) / SHARD_BLOCKS } });

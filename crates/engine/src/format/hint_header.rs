@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(&good[..16], b"oncefs hints\n\0\0\0");
         assert_eq!(good[32..48], [2, 0, 0, 0, 64, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(HintHeader::decode(&good), Some(header));
-        // Nothing but a sample of 0, which is every block.
+        // Nothing but a sample of 0, which stands for every block.
         let mut unsampled = good;
         unsampled[SAMPLE_AT] = 0;
         let sum = checksum(&unsampled[..CHECKSUM_AT], SEED);

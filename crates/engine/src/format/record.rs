@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(record[SUM_AT..MAGIC_AT], [122, 97, 219, 206, 86, 153, 253, 104]);
     }
 
-    /// As a reader does it: the header first.
+    /// Like a reader: the header first.
     fn mended(record: &mut [u8]) -> bool {
         mend_header(record, [1; 16], 9).is_some_and(|header| mend(record, &header, [1; 16]))
     }

@@ -1,8 +1,8 @@
 //! Content of a map whose records are lost.
 //!
-//! What no record maps is a hole, and reads as zeros. Whoever knows that a map had more blocks than are left says so here:
-//! the holes of a part become references to a block that is known to be bad. So reading them is an error, writing them or
-//! removing the file goes as with any damaged content, and a check names the file until then.
+//! A place without a record is a hole, and reads as zeros. A caller that knows that a map had more blocks than are left
+//! reports it here: the holes of a part become references to a block that is known to be bad. So reading them is an
+//! error. Writing them or removing the file works as with any damaged content, and a check names the file until then.
 
 use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
@@ -21,9 +21,9 @@ use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, Store, Tag};
 pub struct PartWithHoles {
     /// Its number.
     pub part: u64,
-    /// Blocks that are mapped to nothing.
+    /// Blocks without a mapping.
     pub holes: Blocks,
-    /// Whether nothing of it is mapped: it has no record.
+    /// Whether nothing in it is mapped, so that it has no record.
     pub is_empty: bool,
 }
 
@@ -49,11 +49,11 @@ impl Store {
         Ok(Some(found))
     }
 
-    /// Makes the holes of a part, within the map's first `blocks`, blocks that are known to be bad.
+    /// Turns the holes of a part, within the map's first `blocks`, into blocks that are known to be bad.
     ///
     /// # Errors
     ///
-    /// - [`Error::NoSpace`](crate::Error::NoSpace): there is no free block to stand for them.
+    /// - [`Error::NoSpace`](crate::Error::NoSpace): no block is free to stand for them.
     /// - [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Io`](crate::Error::Io): the volume failed.
     pub fn lose_holes(&self, map: MapId, part: u64, blocks: Blocks) -> Result<()> {
         self.core.lose_holes(ShardKey { map, shard: part }, blocks_of_part(part, blocks))
@@ -105,10 +105,10 @@ impl Core {
         self.apply_certain(bad)
     }
 
-    /// A tag that what is in a free block does not have.
+    /// A tag that differs from that of a free block's present content.
     fn tag_that_differs(&self, pbn: Pbn) -> Tag {
         let mut block = AlignedBuf::new(BLOCK_BYTES);
-        // What cannot be read is no content of any tag.
+        // An unreadable block has no tag, so any tag differs.
         let there = self.data.read(pbn, &mut block).map(|()| self.hasher.tag(&block));
         Tag(!there.unwrap_or_default().0)
     }

@@ -548,7 +548,8 @@ pub(super) mod tests {
 
     #[test]
     fn keys_that_grow_from_each_other_without_end_are_not_followed() {
-        // Each entry shares all of the key before it and adds a byte: their keys together take the square of the file.
+        // Each entry shares the whole key before it and adds a byte: the keys together take the square of the file's
+        // size.
         let mut bytes = vec![0, 10, 0, b'a', b'b', 1, 1, 1, 1, 1, 1, 1, 1];
         for shared in 10..100 {
             bytes.extend([shared, 1, 0, 1]);

@@ -134,8 +134,8 @@ impl PolicyFacts {
         self.read_patterns.is_random(map)
     }
 
-    /// Learns that a request read so many blocks from `first` on. True: the map turned out to be read at random. None:
-    /// the request went uncounted.
+    /// Learns that a request read this many blocks, starting at `first`. True: the map turned out to be read at random.
+    /// None: the request was not counted.
     pub fn note_read(&self, map: MapId, first: u64, blocks: u32) -> Option<bool> {
         self.read_patterns.note(map, first, blocks)
     }

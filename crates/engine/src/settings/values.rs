@@ -1,6 +1,6 @@
-//! The settings of a mount: the profile's values, then those given with `mount -o`. Most can be changed by `oncefs
-//! tune` while the volume is in use. One table (`table`) has every name, its range and its meaning. [`Tuning`] holds
-//! the settings of an open volume, with lock-free copies of those that every request reads.
+//! The settings of a mount: the profile's values, then those given with `mount -o`. The command `oncefs tune` can
+//! change most of them while the volume is in use. One table (`table`) has every name, its range and its meaning.
+//! [`Tuning`] holds the settings of an open volume, with lock-free copies of those that every request reads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;

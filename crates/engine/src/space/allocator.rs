@@ -344,7 +344,7 @@ fn take_from(bitmap: &mut Bitmap, region: usize, at: &mut u64, run_blocks_min: u
 mod tests {
     use super::*;
 
-    /// Every region that is asked for is free.
+    /// Treats every requested region as free.
     fn done<T>(allocator: &mut Allocator, mut ask: impl FnMut(&mut Allocator) -> Step<T>) -> T {
         loop {
             match ask(allocator) {
@@ -384,7 +384,7 @@ mod tests {
         for (pbn, blocks) in [(10, 3), (20, 8), (REGION_BLOCKS + 5, 5)] {
             allocator.release(Run { pbn: Pbn(pbn), blocks });
         }
-        // The last region is the nearest; a run that goes over its end is none.
+        // The last region is the nearest. A run across its end does not count.
         let found = |allocator: &mut Allocator, blocks, regions| {
             done(allocator, |allocator| allocator.allocate_run(blocks, regions)).map(|run| (run.pbn.0, run.blocks))
         };
@@ -442,7 +442,7 @@ mod tests {
             });
             allocator.release(Run { pbn: Pbn(5), blocks: 6 });
             allocator.admit(0, bitmap);
-            // One that somebody else loaded meanwhile comes too late.
+            // A bitmap comes too late if another thread has loaded the region meanwhile.
             allocator.admit(0, Bitmap::empty());
             assert_eq!(allocator.allocate(&mut request), Step::Done(()));
             let free = if is_in_bitmap { Run { pbn: Pbn(5), blocks: 6 } } else { Run { pbn: Pbn(1), blocks: 10 } };

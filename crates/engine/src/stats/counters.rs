@@ -427,7 +427,7 @@ mod tests {
 
     const PAGE: &str = include_str!("../../../../docs/life-of-a-block.md");
 
-    /// The lines of the page that begin with this, without it.
+    /// The lines of the page with this beginning, without it.
     fn lines(beginning: &str) -> Vec<&'static str> {
         PAGE.lines().filter_map(|line| line.strip_prefix(beginning)).collect()
     }

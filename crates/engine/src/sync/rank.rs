@@ -351,7 +351,7 @@ mod check {
             super::count_reads(1);
         }
 
-        /// Others run beside this test, so it says what there is at least.
+        /// Other tests run beside this one, so it checks a lower bound.
         #[test]
         fn looks_are_counted_for_a_lock_that_all_need_as_long_as_it_is_held() {
             let (map, state) = (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::State, ()));
@@ -412,7 +412,7 @@ mod unchecked {
     pub struct RoomHeld;
 
     impl RoomHeld {
-        /// Of a claim of so many bytes.
+        /// For a claim of this many bytes.
         #[inline]
         pub fn new(_: u64) -> Self {
             Self
@@ -457,7 +457,7 @@ mod unchecked {
         None
     }
 
-    /// Does something in the name of another thread.
+    /// Runs work as another thread would.
     #[inline]
     pub fn as_another_thread<T>(work: impl FnOnce() -> T) -> T {
         work()

@@ -170,7 +170,7 @@ mod tests {
         Store::open(volume, &options()).err().expect("it is not finished").to_string()
     }
 
-    /// Removes parts in the order in which making them ends, the last one first.
+    /// Removes parts in the reverse order of their creation.
     #[test]
     fn a_volume_that_was_not_made_to_its_end_says_so_and_is_made_again_wherever_it_ended() {
         let dir = tempfile::tempdir().unwrap();

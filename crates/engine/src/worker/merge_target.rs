@@ -282,7 +282,7 @@ mod tests {
         Entry { tag: Tag(tag), fingerprint: None, count, flags: 0 }
     }
 
-    /// Visits as (lbn, pbn), every block of tag 7; the holders of tag 7 as (pbn, count). Gives (lbn, target).
+    /// Visits as (lbn, pbn), every block of tag 7; the holders of tag 7 as (pbn, count). Returns (lbn, target).
     fn chosen(visits: &[(u64, u64)], holders: &[(u64, u32)]) -> Vec<(u64, u64)> {
         let count = |pbn| holders.iter().find(|(holder, _)| *holder == pbn).expect("visited blocks are holders").1;
         let visits: Vec<Visit> = visits
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(remaps, [(5, 30)]);
     }
 
-    /// However counts and places are, repeated passes end with every visited reference in one block.
+    /// Whatever the counts and places, repeated passes end with every visited reference in one block.
     #[test]
     fn passes_over_all_references_end_in_one_block() {
         let mut random = crate::tests::fixture::Random::new(5);
@@ -355,7 +355,7 @@ mod tests {
     /// Block, tag and references.
     type Seen = (u64, u64, u32);
 
-    /// As `visits` of one range: (pbn, tag, count) each. Gives (pbn, target).
+    /// Like `visits` of one range: (pbn, tag, count) each. Returns (pbn, target).
     fn chosen_in(ranges: &[(u32, &[Seen])], others: &[Seen]) -> Vec<(u64, u64)> {
         let mut holders = Holders::new();
         let mut all: Vec<_> = ranges.iter().flat_map(|(_, visits)| *visits).chain(others).copied().collect();

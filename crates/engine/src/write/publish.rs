@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_change_that_gives_back_blocks_which_the_table_does_not_count_is_refused() {
-        // A block that the table does not know would not pass for read either.
+        // With reads verified, a block that is unknown to the table would fail.
         let settings = Settings { verify: Verify::Off, ..one_level() };
         let devices = Devices::new(Blocks(40_000), settings);
         let core = devices.open();
@@ -424,7 +424,7 @@ mod tests {
         core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
         core.checkpoint().unwrap();
         drop(core);
-        // Sectors of zeros are sound ones whose blocks are free. The first one holds the table's stamp.
+        // Sectors of zeros are intact ones whose blocks are free. The first one holds the table's stamp.
         devices.table.write_at(&[0; PAGE_BYTES - SECTOR_BYTES], SECTOR_BYTES as u64).unwrap();
         let core = devices.open();
         let refused = core.truncate(MapId(1), 0, |_, _| ());

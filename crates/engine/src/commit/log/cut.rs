@@ -132,7 +132,7 @@ mod tests {
     use crate::tests::watched::{Watch, Watched};
 
     const BYTES: u64 = 256 << 10;
-    /// A group of more than 64 KiB, in which an even number of wrong bits is not sought.
+    /// A group of more than 64 KiB, in which an even number of wrong bits is not searched for.
     const LONG: usize = 70_000;
 
     fn ring(groups: &[usize]) -> Arc<MemoryDevice> {
@@ -247,7 +247,7 @@ mod tests {
         Ok(records.iter().map(|record| (record.header.sequence, record.ops.len())).collect())
     }
 
-    /// A clean volume's: its last group is that of the checkpoint.
+    /// That of a clean volume: its last group is that of the checkpoint.
     fn clean() -> (Arc<MemoryDevice>, Checkpoint) {
         let totals = Totals { data: Blocks(77), ..Totals::default() };
         (ring(&[10, 10]), Checkpoint { sequence: 2, log_at: 8_192, totals })

@@ -1,4 +1,4 @@
-//! The tests of the built command, in one program: it is linked once. A test's name begins with its module's.
+//! The tests of the built command, in one program, so that it is linked once. A test's name begins with its module's.
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 

@@ -35,7 +35,7 @@ fn a_volume_is_not_made_over_something_else() {
     assert_eq!(fs::read(place.path("full/letter")).unwrap(), b"dear");
 }
 
-/// Runs mkfs with a limit on the size of files, whose signal kills it where it makes the first that is larger.
+/// Runs mkfs with a limit on the size of files. The limit's signal kills it at the first larger file.
 fn killed_mkfs(arguments: &str, blocks_of_512_bytes: u64) {
     let script = format!("ulimit -f {blocks_of_512_bytes}; exec {BINARY} mkfs {arguments}");
     let killed = Command::new("sh").args(["-c", &script]).output().unwrap();
@@ -123,10 +123,10 @@ fn unknown_and_senseless_mount_options_are_refused_by_name() {
 #[test]
 fn a_volume_of_a_newer_format_is_refused() {
     let place = Place::with_volume();
-    // Of one alone, the other would say that it is damaged.
+    // In both files, because a change in one alone would count as damage.
     for part in ["volume/superblock", "volume/copies/superblock"] {
         let mut superblock = fs::read(place.path(part)).unwrap();
-        // The version is the 32-bit number behind the 16 bytes of magic; it is looked at before the checksum.
+        // The version is the 32-bit number after the 16 bytes of magic. It is checked before the checksum.
         superblock[16..20].copy_from_slice(&99u32.to_le_bytes());
         fs::write(place.path(part), superblock).unwrap();
     }
@@ -146,7 +146,7 @@ fn a_volume_with_a_missing_or_truncated_part_is_refused_by_name_of_the_part() {
     }
     for (part, words) in [("data", "data area"), ("table", "block table"), ("superblock", "superblock")] {
         let place = Place::with_volume();
-        // Without its copy, which would take the place of a damaged superblock.
+        // Without its copy, which would replace a damaged superblock.
         fs::remove_file(place.path("volume/copies/superblock")).unwrap();
         let file = File::options().write(true).open(place.path(&format!("volume/{part}"))).unwrap();
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
@@ -202,7 +202,7 @@ fn a_data_device_is_found_by_its_label_and_changed_only_if_it_is_named() {
         File::create(place.path(name)).unwrap().set_len(64 << 20).unwrap();
         LoopDevice::of(&place.str(name))
     };
-    // A link stands for a name that the kernel gives: it leads to another device, and then nowhere.
+    // A link stands for a name that the kernel assigns. It leads to another device, and then to none.
     let (link, ours, other) = (place.str("device"), image("ours"), image("other"));
     let lead_to = |device: &LoopDevice| {
         let _ = fs::remove_file(&link);
@@ -212,7 +212,7 @@ fn a_data_device_is_found_by_its_label_and_changed_only_if_it_is_named() {
     oncefs(&["mkfs", place.volume_str(), "--data", &link]).succeeds();
     lead_to(&other);
     let option = format!("data={}", ours.0);
-    // It may be a copy: whoever has it changed names it.
+    // It may be a copy, so an administrator who changed the device must name it.
     let before = fs::read(place.path("ours")).unwrap();
     place.mount(&[]).fails(32, &[&link, &ours.0, &option]);
     oncefs(&["fsck", "-y", place.volume_str()]).fails(8, &[&link, &ours.0, &option]);
@@ -244,8 +244,8 @@ fn a_data_device_is_found_by_its_label_and_changed_only_if_it_is_named() {
 
 #[test]
 fn without_root_mounting_is_refused_with_the_way_out() {
-    // A copy, because the build directory may be closed to others. A process of its own makes it: a descriptor for
-    // writing would be inherited by what other tests start just then, and the copy could not be run.
+    // A copy, because the build directory may be closed to other users. A process of its own makes it. Otherwise the
+    // children of other tests could inherit a descriptor for writing, and the copy could not be run.
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let copy = dir.path().join("oncefs");

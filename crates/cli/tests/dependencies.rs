@@ -1,7 +1,7 @@
-//! Every crate that oncefs is built from has a licence that `deny.toml` allows and comes from crates.io.
+//! Every dependency of oncefs has a licence that `deny.toml` allows, and comes from crates.io.
 //!
-//! A quick part of what `scripts/check-dependencies` checks, so that a new dependency is noticed at once. Known holes
-//! and double versions are left to it.
+//! A quick part of `scripts/check-dependencies`, so that a new dependency is noticed at once. That script also checks
+//! known vulnerabilities and duplicate versions.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +31,7 @@ fn allowed_licences() -> Vec<String> {
     list.split(',').map(|licence| licence.trim().trim_matches('"').to_owned()).filter(|l| !l.is_empty()).collect()
 }
 
-/// Whether a licence expression can be met: of `AND` all parts, of `OR` one. Parentheses bind.
+/// Whether a licence expression can be met: all parts of an `AND`, one part of an `OR`. Parentheses bind.
 fn can_be_met(expression: &str, allowed: &[String]) -> bool {
     let expression = expression.replace('/', " OR ");
     let parts = |word: &str| split_outside_parentheses(&expression, word);

@@ -1,4 +1,5 @@
-//! `oncefs estimate` as any user calls it: what it reads, what it leaves out and says so, and its exit codes.
+//! `oncefs estimate` as any user calls it: the files that it reads, those that it reports as left out, and its exit
+//! codes.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::common::{BINARY, LoopDevice, Run, content, oncefs};
 
 const BLOCK: usize = 4096;
-/// fcntl(2): which signal says that a lease is to end. Crate `libc` lacks it.
+/// fcntl(2): sets the signal for the end of a lease. The crate `libc` lacks it.
 const F_SETSIG: libc::c_int = 10;
 
 fn json(run: &Run) -> Value {
@@ -75,7 +76,7 @@ fn what_cannot_be_read_is_named_and_counted_and_the_rest_is_estimated() {
     fs::write(at("secret"), content(1, BLOCK)).unwrap();
     fs::set_permissions(at("secret"), PermissionsExt::from_mode(0o600)).unwrap();
     fs::set_permissions(at("closed"), PermissionsExt::from_mode(0o700)).unwrap();
-    // A copy, because the build directory may be closed to others; a process of its own makes it, so that no other
+    // A copy, because the build directory may be closed to other users. A process of its own makes it, so that no other
     // test's child has it open.
     Run::of(Command::new("cp").arg(BINARY).arg(at("mine/oncefs"))).succeeds();
     let run = Run::of(
@@ -121,16 +122,16 @@ fn a_cancelled_estimate_prints_no_half_of_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, content(1, BLOCK)).unwrap();
-    // Whoever opens the file waits for the end of a lease: the command does not get to its end. SIGURG, which the
-    // kernel sends for it, is ignored.
+    // An open of the file waits for the end of the lease, so the command does not get to its end. SIGURG, which the
+    // kernel sends for the lease, is ignored.
     let leased = File::options().read(true).write(true).open(&path).unwrap();
     let (fd, urgent, lease) = (leased.as_raw_fd(), libc::SIGURG, libc::F_WRLCK);
     // SAFETY: fcntl takes integers here, and the descriptor is open.
     let set = unsafe { [libc::fcntl(fd, F_SETSIG, urgent), libc::fcntl(fd, libc::F_SETLEASE, lease)] };
     assert_eq!(set, [0, 0], "{}", std::io::Error::last_os_error());
     let mut command = Command::new(BINARY);
-    // What runs in the background of a script ignores the signal, and so would the command.
-    // SAFETY: signal(2) is safe between fork and exec.
+    // Background jobs of a script ignore the signal, and the command would inherit that. SAFETY: signal(2) is safe
+    // between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGINT, libc::SIG_DFL);
@@ -138,7 +139,8 @@ fn a_cancelled_estimate_prints_no_half_of_it() {
         });
     }
     let child = command.arg("estimate").arg(&path).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // SAFETY: kill takes two integers; the process is this test's own. The signal ends it, or it ends itself for it.
+    // SAFETY: kill takes two integers; the process is this test's own. It ends by the signal, or ends itself because of
+    // it.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
     let output = child.wait_with_output().unwrap();
     assert!(output.status.code() == Some(130) || output.status.signal() == Some(libc::SIGINT), "{output:?}");

@@ -1,4 +1,4 @@
-//! What commands show of a mounted volume: figures as text and JSON, and whether they keep to the schema.
+//! The figures of a mounted volume in commands, as text and as JSON, and their schema.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ fn schema() -> Value {
     serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
 }
 
-/// Everything that a value has against a schema. Knows the words that ours use, and no other.
+/// All violations of a schema by a value. Knows only the keywords of our schemas.
 fn objections(value: &Value, schema: &Value, path: &str) -> Vec<String> {
     let rules = schema.as_object().unwrap_or_else(|| panic!("{path}: a schema is an object"));
     let mut found = Vec::new();
@@ -66,7 +66,7 @@ fn is_of(value: &Value, types: &Value) -> bool {
     types.as_array().map_or_else(|| one(types), |types| types.iter().any(one))
 }
 
-/// Names of a value that its schema does not tell of.
+/// Names in a value that its schema does not have.
 fn untold(value: &Value, schema: &Value, path: &str) -> Vec<String> {
     let (Some(fields), Some(told)) = (value.as_object(), schema.get("properties").and_then(Value::as_object)) else {
         return Vec::new();
@@ -132,7 +132,7 @@ fn fstab(place: &Place, options: &str) -> String {
     file
 }
 
-/// Runs a script where only its own mounts are seen: another test's daemon may hang. `$V` is the volume, `$D` its
+/// Runs a script that sees only its own mounts, because another test's daemon may hang. `$V` is the volume, `$D` its
 /// directory, and `$T` a table of file systems that names it.
 fn alone(place: &Place, options: &str, script: &str) -> Run {
     let (volume, dir, fstab) = (place.volume_str(), place.mnt_str(), fstab(place, options));
@@ -169,7 +169,7 @@ fn list_shows_a_volume_mounted_dead_unmounted_and_missing() {
 fn status_says_in_a_line_and_its_code_whether_a_volume_is_well() {
     let place = Place::mounted();
     let (mnt, volume) = (place.mnt_str(), place.volume_str());
-    // The host of a test may be as full as it likes.
+    // The host of a test may be full.
     let well = oncefs(&["status", mnt, "--free-min", "0"]).succeeds();
     assert_eq!(well.out, format!("{mnt}: well\n"));
     let status = |arguments: &[&str], code: i32| {

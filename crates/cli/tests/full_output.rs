@@ -1,4 +1,4 @@
-//! An output that takes nothing: every command says so and fails, its work is done all the same, and none panics.
+//! A full output: every command reports it and fails, but completes its work, and none panics.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;

@@ -1,5 +1,5 @@
-//! The life of a mount: started, used, ended in every way, and what the next mount finds.
-//! Not covered: power loss (the engine's crash explorer), POSIX semantics (pjdfstest, fsx).
+//! The life of a mount: it is started, used, and ended in every way, and the next mount finds its state. Not covered:
+//! power loss (the engine's crash explorer), POSIX semantics (pjdfstest, fsx).
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -98,7 +98,7 @@ fn a_lazy_unmount_lets_open_files_finish() {
     assert_eq!(fs::read(place.file("file")).unwrap(), b"after all");
 }
 
-/// The limits that the kernel has for the device of a directory.
+/// The kernel's limits for the device of a directory.
 fn limits(dir: &Path) -> String {
     let device = fs::metadata(dir).expect("the directory is there").dev();
     let knobs = format!("/sys/class/bdi/{}:{}", libc::major(device), libc::minor(device));
@@ -120,7 +120,7 @@ fn a_mount_that_is_taken_away_at_once_leaves_the_device_below_as_it_was() {
                     thread::yield_now();
                 }
             });
-            // Whether it is told of a mount that is gone, or of none, is all the same here.
+            // The message does not matter here, about a mount that is gone or about none.
             drop(place.mount(&[]));
             over.store(true, Ordering::Relaxed);
         });
@@ -396,7 +396,7 @@ fn a_log_file_tells_the_story_of_the_mount() {
 
 #[test]
 fn the_kernel_is_tuned_for_the_mount_and_its_global_limit_is_restored() {
-    // Whoever has turned the knob holds this lock until it is turned back.
+    // A process that has turned the knob holds this lock until it turns it back.
     let global = || {
         let lock =
             File::options().read(true).write(true).create(true).truncate(false).open("/run/oncefs-knobs.lock").unwrap();
@@ -414,7 +414,7 @@ fn the_kernel_is_tuned_for_the_mount_and_its_global_limit_is_restored() {
         fs::read_to_string(path).unwrap().trim().parse().unwrap()
     };
     assert_eq!((knob("read_ahead_kb"), knob("strict_limit")), (1024, 1));
-    // A volume of 256 MiB takes no more dirty data than it has space for.
+    // A volume of 256 MiB allows no more dirty data than it has space for.
     assert!((1 << 20..256 << 20).contains(&knob("max_bytes")), "{}", knob("max_bytes"));
     fs::write(place.file("file"), content(8, 9_000_000)).unwrap();
 }

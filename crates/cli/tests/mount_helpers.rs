@@ -1,6 +1,6 @@
 //! mount(8), umount(8), fsck(8) and fstab lines find the binary under its helper names and get along with it.
 //!
-//! The names are put over /usr/sbin by an overlay in a mount namespace of the test's own: nothing is installed.
+//! An overlay in the test's own mount namespace puts the names into /usr/sbin, so nothing is installed.
 
 use std::fs;
 use std::process::Command;
@@ -94,8 +94,8 @@ fn fsck_8_and_mkfs_8_call_us() {
 #[test]
 fn another_fuse_file_system_is_still_unmounted_by_umount_8() {
     let place = Place::with_volume();
-    // The helper umount.fuse is called for any FUSE mount; bindfs and the like are not installed here,
-    // so a mount of our own under another type stands for them.
+    // The helper umount.fuse is called for any FUSE mount. Other FUSE file systems are not installed here, so an oncefs
+    // mount with another type stands for them.
     let foreign = "mount -i -t fuse.other -o fd=9,rootmode=40000,user_id=0,group_id=0 other $D 9<>/dev/fuse";
     let script =
         format!("{foreign}\n grep -q \"$D fuse.other\" /proc/mounts\n umount $D\n ! grep -q \"$D \" /proc/mounts");
@@ -117,7 +117,7 @@ fn a_mount_whose_daemon_died_is_mounted_again_as_fstab_says() {
     let place = Place::with_volume();
     let fstab = place.str("fstab");
     fs::write(&fstab, format!("{} {} oncefs noatime,memory=64M 0 0\n", place.volume_str(), place.mnt_str())).unwrap();
-    // The shell outlives the daemon, so the daemon is not the one that ends the namespace with its mounts.
+    // The shell outlives the daemon, so the daemon does not end the namespace with its mounts.
     let script = format!(
         "trap 'umount -l $D 2>/dev/null || true' EXIT
          mount -T {fstab} $D

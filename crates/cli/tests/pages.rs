@@ -1,4 +1,4 @@
-//! The manual pages and completions that packages have are made from the command line.
+//! The manual pages and completions of packages are made from the command line.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Little space and little memory: errors arrive in time, what was acknowledged stays, deleting works, nothing hangs.
+//! Little space and little memory: errors arrive in time, acknowledged data stays, deleting works, and no call hangs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use oncefs_toolbox::waiting::PATIENCE;
 
 const MIB: usize = 1 << 20;
 
-/// Writes and syncs; Ok means that it was acknowledged.
+/// Writes and syncs. Ok means that the data was acknowledged.
 fn write_synced(path: &Path, data: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(data)?;
     file.sync_all()
 }
 
-/// Fills the mount with files of 8 MiB until one is refused. The acknowledged ones' seeds.
+/// Fills the mount with files of 8 MiB until one is refused. Returns the seeds of the acknowledged ones.
 fn fill(place: &Place) -> Vec<u64> {
     let mut kept = Vec::new();
     for seed in 100..1000 {
@@ -40,8 +40,8 @@ fn assert_kept(place: &Place, seeds: &[u64]) {
     }
 }
 
-/// The mount goes through being full, and is well again once something is deleted. A writer waits for what is deleted, but
-/// not for ever: closed files and freed blocks may come to a busy daemon later than that.
+/// Fills the mount, and requires that it works again after deletions. A writer waits for deletions, but not forever: a
+/// busy daemon may get closed files and freed blocks later than that.
 fn goes_through_being_full(place: &Place, files_min: usize) {
     let kept = fill(place);
     assert!(kept.len() >= files_min, "only {} files fit", kept.len());
@@ -81,7 +81,7 @@ fn a_full_host_says_so_keeps_what_was_acknowledged_and_recovers_by_deleting() {
     drop(host);
 }
 
-/// A small ext4 at the place of the volume.
+/// A small ext4 that hosts the volume.
 struct Host {
     dir: PathBuf,
 }
@@ -109,7 +109,7 @@ fn heavy_writing_in_a_small_memory_cgroup_comes_to_an_end() {
     let place = Place::with_volume();
     let group = MemoryGroup::of(160 * MIB);
     let (volume, mnt) = (place.volume_str(), place.mnt_str());
-    // Daemon and writer share the limit: reclaim in the one waits for writeback by the other.
+    // Daemon and writer share the limit, so reclaim in one waits for writeback by the other.
     let script = format!(
         "echo $$ >{}/cgroup.procs
          {BINARY} mount {volume} {mnt} --memory 32M
@@ -146,7 +146,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // Empty once the daemon is gone; a failed test may leave it behind.
+        // Empty once the daemon is gone. A failed test may leave it.
         let _ = fs::remove_dir(&self.dir);
     }
 }

@@ -1,4 +1,5 @@
-//! `oncefs report`: the page is well-formed, loads nothing, and has the figures of `stats` and the names of files as text.
+//! `oncefs report`: the page is well-formed, loads no resources, and has the figures of `stats` and the names of files
+//! as text.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,11 +10,11 @@ use serde_json::Value;
 
 use crate::common::{Place, content, oncefs};
 
-/// A name that is markup where it is not escaped.
+/// A name that is markup unless it is escaped.
 const HOSTILE: &str = "<b>&\"x.txt";
 const ESCAPED: &str = "&lt;b&gt;&amp;";
 
-/// A volume whose worker does nothing by itself, with a tree that is there twice and a file with a hostile name.
+/// A volume with an idle worker, two copies of a tree, and a file with a hostile name.
 fn place() -> Place {
     let place = Place::with_volume();
     place.mount(&["-o", "profile=lrlfs"]).succeeds();
@@ -22,7 +23,7 @@ fn place() -> Place {
         for (seed, name) in ["data.BIN", "more.bin", HOSTILE].into_iter().enumerate() {
             fs::write(place.file(tree).join(name), content(seed as u64, 256 << 10)).unwrap();
         }
-        // Of equal blocks that arrive together none may know the other.
+        // Equal blocks that arrive together may not find each other.
         oncefs(&["sync", place.mnt_str()]).succeeds();
     }
     fs::write(place.file("alone.iso"), content(9, 64 << 10)).unwrap();
@@ -31,7 +32,7 @@ fn place() -> Place {
     place
 }
 
-/// What is wrong with the nesting of elements, attributes without quotes and stray ampersands.
+/// Faults in the nesting of elements, unquoted attributes and stray ampersands.
 fn objection(page: &str) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     let Some(mut rest) = page.strip_prefix("<!DOCTYPE html>") else { return Some("no type".to_owned()) };
@@ -110,7 +111,7 @@ fn groups_and_partners_are_told_with_what_they_hold_and_share() {
     let page = oncefs(&["report", place.volume_str(), "-o", "-"]).succeeds().out;
     assert_eq!(objection(&page), None);
     let shared = ["768 KiB", "768 KiB", "100.0 %"];
-    // A file with two names counts at the first one that is met: names at the top come before those below.
+    // A file with two names counts at the first one found: top-level names come before those below.
     for (name, files) in [("one", "3"), ("two", "3")] {
         assert_eq!(row(&page, name)[1..5], [&[files], &shared[..]].concat(), "{name}");
     }
@@ -130,7 +131,7 @@ fn the_report_draws_the_history_and_says_when_the_volume_is_full() {
     assert!(short.contains("Too short to say"), "{short}");
     place.umount().succeeds();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    // A slope of 4 MiB a day, and at last about 1.6 of 256 MiB are stored.
+    // A slope of 4 MiB a day. At the end about 1.6 of 256 MiB are stored.
     let point = |ago: u64| HistoryPoint {
         seconds: now - ago * 86_400,
         held: (400 - 4 * ago) << 20,
@@ -149,7 +150,7 @@ fn the_report_draws_the_history_and_says_when_the_volume_is_full() {
         assert!(page.contains(part), "no {part} in {page}");
     }
     let history: Value = serde_json::from_str(&oncefs(&["stats", mnt, "--history", "--json"]).succeeds().out).unwrap();
-    // Those and now; the daemon adds that of the mount beside us.
+    // These points and the present one. The daemon also adds that of the mount.
     assert!(history["points"].as_array().unwrap().len() >= 41, "{history}");
     assert_eq!(history["trend"]["bytes_per_day"], 4.0 * f64::from(1 << 20));
     assert!(history["full_in_days"].as_f64().is_some_and(|days| days > 1.0), "{history}");

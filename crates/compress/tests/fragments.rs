@@ -7,7 +7,7 @@ use oncefs_toolbox::Random;
 
 const METHODS: [Method; 4] = [Method::Lz4, Method::Zstd(1), Method::Zstd(3), Method::Zstd(19)];
 
-/// A block of which every `nth` byte is random.
+/// A block in which every `nth` byte is random.
 fn block(random: &mut Random, nth: usize) -> Vec<u8> {
     (0..BLOCK_BYTES).map(|at| if at % nth == 0 { random.below(256) as u8 } else { (at / 64) as u8 }).collect()
 }
@@ -47,7 +47,7 @@ fn what_shrinks_by_less_than_an_eighth_stays() {
     }
 }
 
-/// What volumes hold must be read by every later version, whatever a later compressor makes of the same block.
+/// Every later version must read stored fragments, even if its compressor makes another fragment of the same block.
 #[test]
 fn golden_fragments_are_read() {
     let block: Vec<u8> = b"once upon a block ".iter().copied().cycle().take(BLOCK_BYTES).collect();
@@ -86,7 +86,7 @@ fn no_bytes_panic_and_none_make_a_block_that_is_longer_or_shorter() {
                 let at = random.below(bytes.len() as u64) as usize;
                 bytes[at] ^= 1 << random.below(8);
             }
-            // It may well make another block: the tag of the block tells.
+            // It may make another block, which the block's tag detects.
             let _ = expander.expand(method.coding(), &bytes, &mut back);
             let noise: Vec<u8> = (0..random.below(200)).map(|_| random.below(256) as u8).collect();
             let _ = expander.expand(method.coding(), &noise, &mut back);

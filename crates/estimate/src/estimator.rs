@@ -156,7 +156,7 @@ impl Estimator {
     ///
     /// # Panics
     ///
-    /// The rule is none of the [`Options`].
+    /// The rule is not in the [`Options`].
     pub fn found(&self, rule: &Rule) -> Found {
         let duplicates = self.duplicates();
         if rule.shares_all() {

@@ -1,4 +1,4 @@
-//! The tests of the explorer, in one program: it is linked once.
+//! The tests of the explorer, in one program, so that it is linked once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

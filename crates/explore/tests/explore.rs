@@ -1,4 +1,4 @@
-//! The exploration of the test command, and what shows that it is repeatable and looks where it should.
+//! The exploration of the gate, and tests that it is repeatable and covers all crash points.
 
 use std::time::Instant;
 
@@ -12,11 +12,11 @@ use oncefs_explore::workload::{Base, Workload, directed};
 use oncefs_explore::{report, setups};
 use oncefs_toolbox::counts::{gate_or_drill, seed};
 
-/// Distinct crash states that are recovered and judged, at least: in the gate by workloads that are directed, of one
-/// operation, or interrupted; in the drill also by those of two operations. Random ones make up what is left.
+/// Least number of distinct crash states to recover and judge: in the gate by workloads that are directed, of one
+/// operation, or interrupted; in the drill also by those of two operations. Random workloads add the rest.
 const STATES: (u64, u64) = (20_000, 100_000);
 
-/// Crash points, of which the drill loses none when code or workloads change.
+/// Crash points that the drill must keep when code or workloads change.
 const POINTS: [&str; 69] = [
     "receive: change, begins",
     "place: change, data written",
@@ -104,7 +104,7 @@ fn every_planned_crash_state_is_survived() {
     }
 }
 
-/// Explores some workloads, each of which has to survive.
+/// Explores some workloads, each of which must survive.
 fn survive(names: &[&str]) {
     let explorer = Explorer::default();
     for name in names {
@@ -161,7 +161,7 @@ fn a_file_has_its_rank_its_place_and_its_policy_wherever_ranking_is_cut() {
     survive(&["ranks/directed:ranks", "ranks/interrupted:directed:ranks"]);
 }
 
-/// What tells two recordings apart.
+/// A summary that distinguishes recordings.
 fn outline(steps: &[Recorded]) -> Vec<String> {
     let hashes =
         |pages: &Pages| -> Vec<u128> { pages.iter().map(|page| page.as_ref().map_or(0, |page| page.hash())).collect() };
@@ -186,10 +186,10 @@ fn a_workload_does_the_same_each_time() {
     }
 }
 
-/// Which flushes do nothing.
+/// Selects the flushes that do nothing.
 type Lie = fn(&Effect) -> bool;
 
-/// A recording of disks of which one does not flush, or of a sorted state that does not.
+/// A recording in which a disk or the sorted state does not flush.
 fn with_a_liar(recording: Recording, lies: Lie) -> Recording {
     let ignored = |step: Recorded| match lies(&step.effect) {
         true => Recorded { effect: Effect::Mark("flush ignored"), ..step },
@@ -202,7 +202,7 @@ fn with_a_liar(recording: Recording, lies: Lie) -> Recording {
 fn a_device_that_does_not_flush_is_found_out() {
     let base = Base::make(&setups::all()[0]).unwrap();
     let short = "write-large,create,checkpoint,unlink,commit";
-    // A sorted state that flushes nothing does harm only when the log has gone round.
+    // A sorted state that does not flush does harm only after the log has wrapped.
     let long = "directed:log-wraps";
     let liars: [(&str, &str, Lie); 5] = [
         ("none", short, |_| false),

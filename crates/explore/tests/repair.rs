@@ -1,5 +1,5 @@
-//! Repairs of names with a power cut after every step: repaired again, the volume is clean, and holds what the repair
-//! makes of it that nothing cuts. Repairs of blocks have such a test in the engine (`check/tests.rs`).
+//! Repairs of names with a power cut after every step: after a second repair the volume is clean, and equals the result
+//! of an uninterrupted repair. Repairs of blocks have such a test in the engine (`check/tests.rs`).
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -18,12 +18,12 @@ use oncefs_toolbox::Random;
 
 /// Damaged volumes, unless `ONCEFS_FSCK_SEEDS` says otherwise.
 const SEEDS: u64 = 40;
-/// Records damaged in one volume, at most.
+/// Most records damaged in one volume.
 const DAMAGES_MAX: u64 = 5;
 /// Keys of the file system's records; smaller ones are the engine's.
 const RECORDS: (&[u8], &[u8]) = (&[0x10], &[0xFF]);
 
-/// Deletes records of names, inodes and what belongs to them, and flips bits in others.
+/// Deletes records of names and inodes and their attachments, and flips bits in others.
 fn damage(store: &Store, random: &mut Random) {
     let records = store.scan(RECORDS.0, RECORDS.1, usize::MAX).unwrap();
     let mut change = Change::new();
@@ -43,8 +43,8 @@ fn damage(store: &Store, random: &mut Random) {
     store.run(BackgroundStep::Checkpoint).unwrap();
 }
 
-/// Repairs what the parts hold. `commits`: each mend is durable before the next. Gives what it leaves, and the steps that
-/// it took.
+/// Repairs the volume in `images`. `commits`: each fix is durable before the next. Returns the result, and the steps of
+/// the repair.
 fn repaired(setup: &Setup, images: Images, commits: bool) -> (Snapshot, Vec<Recorded>) {
     let tape = Tape::new(images, true);
     let committer: Committer = Box::new(|commit| commit().unwrap());
@@ -82,7 +82,7 @@ fn names_are_mended_also_when_the_power_fails_at_any_step_of_the_repair() {
         let _ = for_each_state(&damaged, &steps, Effort::WHOLE, seed, None, &mut |crash| {
             if seen.insert(crash.images.hash()) {
                 let (mut found, _) = repaired(setup, crash.images.clone(), false);
-                // A repair behind a crash takes numbers of its own for what it makes.
+                // A repair after a crash takes other inode numbers for the files that it creates.
                 found.take_numbers_below("/lost+found", &expected);
                 let differences = found.differences(&expected);
                 assert!(differences.is_empty(), "seed {seed}, state {}: {}", crash.id, differences.join("; "));

@@ -1,5 +1,5 @@
-//! Names that somebody chose so that they crowd one place of a directory: nobody's name is refused for them, and all of
-//! them can be found, listed, moved and removed.
+//! Names chosen to crowd one place of a directory: no other name is refused because of them, and all of them can be
+//! found, listed, moved and removed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use oncefs_engine::Change;
 use oncefs_fs::{AtimePolicy, Error, FileSystem, Ino, NamePlaces, RenameMode};
 use oncefs_toolbox::Random;
 
-/// Key of the record that tells how names are placed. Older volumes have none.
+/// Key of the placement record. Older volumes have none.
 const PLACEMENT: &[u8] = b"p";
 
-/// The names of a directory with their cookies, in the order of a listing that goes on at a cookie after each name.
+/// The names of a directory with their cookies, in the order of a listing that continues at a cookie after each name.
 fn listed(file_system: &FileSystem, directory: Ino) -> Vec<(Vec<u8>, u64)> {
     let mut found: Vec<(Vec<u8>, u64)> = Vec::new();
     loop {
@@ -42,7 +42,7 @@ fn records(file_system: &FileSystem, directory: Ino) -> usize {
     file_system.store().scan(&key(directory.0), &key(directory.0 + 1), usize::MAX).unwrap().len()
 }
 
-/// An empty volume as it was made before there was a record of how names are placed.
+/// An empty volume as older versions made it, without a placement record.
 fn older(volume: &Volume) -> Arc<FileSystem> {
     let file_system = volume.open_without_threads();
     let mut change = Change::new();
@@ -125,7 +125,7 @@ fn cookies_of_a_new_volume_fit_into_31_bits() {
     assert!(cookies.iter().all(|(_, cookie)| *cookie < 1 << 31), "{cookies:?}");
 }
 
-/// A directory at work beside what it should hold.
+/// A directory under test with its expected names.
 struct Work<'a> {
     file_system: &'a FileSystem,
     parent: Ino,

@@ -1,5 +1,5 @@
-//! Every operation on every part of a volume fails once below a file system: its view of its files always agrees with its
-//! records, whether a call failed or not.
+//! Every operation on every part of a volume fails once below a file system. Its view of its files always agrees with
+//! its records, after failed and successful calls.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Parts {
     }
 
     fn store(&self, faults: &Arc<Faults>) -> oncefs_engine::Result<Arc<Store>> {
-        // A read that is verified reads the block table, and then a publication finds it in memory.
+        // A verified read loads the block table, and a later publication would find it in memory.
         let settings = [("inline", "all"), ("verify", "off")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         Store::open_on(self.medium(faults), &OpenOptions { settings, ..OpenOptions::new(16 << 20) })
@@ -80,7 +80,7 @@ fn unique(key: u64, blocks: u64) -> Vec<u8> {
     (1..=blocks * BLOCK / 8).flat_map(word).collect()
 }
 
-/// Two files with common content, checkpointed, so that the next opening has nothing of them in memory.
+/// Two files with common content, checkpointed, so that the next opening has no data of them in memory.
 fn prepared() -> Parts {
     let parts = Parts::empty();
     let file_system = parts.open(&Arc::default());
@@ -122,7 +122,7 @@ fn run(file_system: &FileSystem, (_, call): &Call) -> Result<()> {
     call(file_system, [ino("one")?, ino("two")?, ino("three")?])
 }
 
-/// Both audits find nothing, and the names are there.
+/// Checks that both audits find no fault, and that the names exist.
 fn assert_sound(file_system: &FileSystem, case: &str) {
     let found = contradictions(file_system);
     assert!(found.is_empty(), "{case}: {found:#?}");
@@ -131,7 +131,7 @@ fn assert_sound(file_system: &FileSystem, case: &str) {
     assert_eq!(names(file_system, Ino::ROOT).len(), 3, "{case}");
 }
 
-/// The operations on parts that a call causes when nothing of the volume is in memory.
+/// The operations on parts that a call causes when no data of the volume is in memory.
 fn operations(prepared: &Parts, call: &Call) -> Vec<(&'static str, Access)> {
     let (parts, faults) = (prepared.copy(), Arc::default());
     let file_system = parts.open(&faults);
@@ -140,8 +140,8 @@ fn operations(prepared: &Parts, call: &Call) -> Vec<(&'static str, Access)> {
     faults.seen().split_off(opening)
 }
 
-/// Whether a call fails with this operation. Whatever comes of it, the file system is sound afterwards, in use and opened
-/// again.
+/// Whether a call fails with this operation. In any case the file system must be sound afterwards, in use and after
+/// opening it again.
 fn fails_and_is_sound(prepared: &Parts, call: &Call, (n, lasts): (usize, Lasts), case: &str) -> bool {
     let (parts, faults) = (prepared.copy(), Arc::new(Faults::default()));
     let file_system = parts.open(&faults);
@@ -175,7 +175,7 @@ fn an_operation_that_fails_leaves_inodes_as_their_records() {
         }
     }
     println!("{failed:#?}");
-    // Where the block table is read, the inode was edited already.
+    // The inode is edited before the block table is read.
     for name in ["share", "write", "truncate", "punch", "zero"] {
         assert!(failed.contains_key(&(name, "table", Access::Read)), "{name} never failed so: {failed:#?}");
     }

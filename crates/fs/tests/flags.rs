@@ -1,4 +1,4 @@
-//! What the flags of a file forbid, operation by operation, and that they stay with their file.
+//! The operations that a file's flags forbid, and that the flags stay with their file.
 
 use crate::common::{ROOT, Volume, at, contradictions, directory, file};
 use oncefs_fs::{
@@ -11,7 +11,7 @@ const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kep
 /// An operation that flags may forbid, by its name.
 type Operation<'a> = (&'static str, Box<dyn Fn() -> Result<()> + 'a>);
 
-/// A directory with a file and a directory of one name each, and a file beside it.
+/// A directory with a file and a directory of one name each, and a file next to it.
 struct Tree {
     dir: Ino,
     inner: Ino,
@@ -32,7 +32,7 @@ fn set(fs: &FileSystem, ino: Ino, set: SetAttributes) -> Result<()> {
     fs.setattr(ino, &set).map(drop)
 }
 
-/// Everything that changes the file `inner`, and may fail for another reason than its flags only if it is allowed.
+/// All changes of the file `inner`. A change that the flags allow may fail for another reason.
 fn changes<'a>(fs: &'a FileSystem, tree: &'a Tree) -> Vec<Operation<'a>> {
     let Tree { dir, inner, beside } = *tree;
     let none = SetAttributes::default;
@@ -50,7 +50,7 @@ fn changes<'a>(fs: &'a FileSystem, tree: &'a Tree) -> Vec<Operation<'a>> {
         ("chown", Box::new(move || set(fs, inner, SetAttributes { uid: Some(7), ..none() }))),
         ("set times", Box::new(move || set(fs, inner, SetAttributes { mtime: Some(SetTime::At(at(9))), ..none() }))),
         ("touch", Box::new(move || set(fs, inner, SetAttributes { mtime: Some(SetTime::Now), ..none() }))),
-        // As the kernel says it of a file whose times of writes it keeps.
+        // As the kernel sends it for a file whose write times it keeps.
         ("touch by the kernel's clock", {
             let now = SetAttributes { mtime: Some(SetTime::At(at(9))), ctime: Some(at(9)), ..none() };
             Box::new(move || set(fs, inner, SetAttributes { atime: Some(SetTime::Now), ..now }))
@@ -72,7 +72,7 @@ fn changes<'a>(fs: &'a FileSystem, tree: &'a Tree) -> Vec<Operation<'a>> {
     ]
 }
 
-/// The operations that are refused as not permitted, in a volume of their own each.
+/// The operations that are refused as not permitted, each in a volume of its own.
 fn forbidden(flags: FileFlags, on: fn(&Tree) -> Ino) -> Vec<&'static str> {
     let names: Vec<&str> = {
         let volume = Volume::new(AtimePolicy::Never);
@@ -137,7 +137,7 @@ fn an_immutable_directory_keeps_its_names_and_its_files_change() {
     let empty = directory(&fs, Ino::ROOT, "empty").ino;
     fs.set_flags(empty, FileFlags::IMMUTABLE).unwrap();
     assert!(refused(fs.rmdir(Ino::ROOT, b"empty").map(drop)));
-    // Of a directory that has names, too: what is not permitted is said before what it holds.
+    // Also for a directory with names: the permission error comes before the check for names.
     assert!(refused(fs.rmdir(Ino::ROOT, b"dir").map(drop)));
     directory(&fs, Ino::ROOT, "moved");
     assert!(refused(fs.rename(Ino::ROOT, b"moved", Ino::ROOT, b"dir", RenameMode::Replace).map(drop)));

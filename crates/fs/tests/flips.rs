@@ -1,7 +1,6 @@
-//! Single bytes of a volume's files are flipped, equally many in each structure, and the files that are lost by it
-//! counted: without copies as before, with one copy and salvage, with two copies. The long run of 10,000 flips is a
-//! drill: `cargo test --release -p oncefs-fs --test all flips:: -- --ignored --nocapture`, with `ONCEFS_FLIPS` for
-//! another number.
+//! Flips single bytes of a volume's files, equally many in each structure, and counts the lost files: without copies as
+//! before, with one copy and salvage, with two copies. The long run of 10,000 flips is a drill: `cargo test --release
+//! -p oncefs-fs --test all flips:: -- --ignored --nocapture`, with `ONCEFS_FLIPS` for another number.
 
 pub mod image;
 pub mod volume;
@@ -14,7 +13,7 @@ use std::thread;
 use oncefs_toolbox::Random;
 use volume::{Base, Mode, STRUCTURES};
 
-/// What became of a number of flips.
+/// The results of a number of flips.
 #[derive(Debug, Default)]
 struct Tally {
     flips: u64,
@@ -55,8 +54,8 @@ fn tally(base: &Base, structure: &str, flips: u64, seed: u64) -> Tally {
     tally
 }
 
-/// A byte of data costs its file, and a byte of the log nothing: it is put right. Else two copies lose nothing, and one
-/// copy with salvage no more than what the byte described.
+/// A flipped byte of data costs its file. A byte of the log costs nothing, because it is corrected. Otherwise two
+/// copies lose nothing, and one copy with salvage loses no more than the byte described.
 fn assert_kept(tallies: &BTreeMap<(Mode, &'static str), Tally>) {
     for ((mode, structure), Tally { flips, lost, lost_all }) in tallies {
         match (mode, *structure) {
@@ -81,6 +80,6 @@ fn a_flipped_byte_of_any_structure_costs_no_more_than_what_it_described() {
 #[ignore = "a drill of half an hour"]
 fn ten_thousand_flipped_bytes() {
     let flips: u64 = std::env::var("ONCEFS_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(10_000);
-    // In memory: each opening flushes.
+    // In memory, because each opening flushes.
     assert_kept(&run(flips.div_ceil(STRUCTURES.len() as u64), 13, "/dev/shm"));
 }

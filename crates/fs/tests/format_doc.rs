@@ -13,7 +13,7 @@ const PAGE: &str = "docs/format.md";
 /// Inode numbers that a mount leases at a time.
 const LEASE: u64 = 1024;
 
-/// The key and value of the only record whose key starts like this.
+/// The key and value of the only record whose key starts with `beginning`.
 fn record(file_system: &FileSystem, beginning: &[u8]) -> (Vec<u8>, Vec<u8>) {
     let mut end = beginning.to_vec();
     *end.last_mut().unwrap() += 1;
@@ -193,7 +193,7 @@ fn a_place_that_overflowed_is_as_the_page_says() {
         &[("version", vec![1]), ("bits", vec![1]), ("names", vec![2, 0]), ("checksum", sum(&value, 0))],
     );
     let ino = file(&file_system, parent, "a name").ino;
-    // One place is all there is, so no name can pass it: the count is as after a name that went on.
+    // The directory has one place, so no name can pass it. The count is set as after a name that passed.
     let (key, value) = record(&file_system, &of_inode(b'd', parent));
     let body = [&[2][..], &small(7), &value[1..value.len() - 4]].concat();
     let value = [&body[..], &(xxh3_64_with_seed(&body, parent.0) as u32).to_le_bytes()].concat();

@@ -1,5 +1,5 @@
-//! Calls of a user over what is deep and cold. Built with the feature `checked`, a call that holds a lock which others need
-//! for more reads than the rule allows panics (docs/architecture.md, what a call may cost). Not covered: CPU time.
+//! Calls of a user on deep and cold data. With the feature `checked`, a call panics if it holds a lock that others need
+//! for more reads than the rule allows (docs/architecture.md, what a call may cost). Not covered: CPU time.
 
 use oncefs_fs::{AtimePolicy, Error, FileSystem, Ino, RenameMode};
 

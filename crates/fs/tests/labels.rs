@@ -1,4 +1,4 @@
-//! Security labels that a new file begins with.
+//! The security labels of new files.
 
 use crate::common::{ROOT, Volume, contradictions, directory, names};
 use oncefs_fs::{AtimePolicy, Caller, Error, FileSystem, Ino, LABELS_BYTES_MAX, Label, Result, XattrMode};
@@ -24,7 +24,7 @@ fn every_kind_of_inode_begins_with_its_labels() {
     let fs = volume.open();
     let made = make_each_kind(&fs, Ino::ROOT, &[SELINUX, SMACK]).map(Result::unwrap);
     assert_eq!(contradictions(&fs), Vec::<String>::new());
-    // All but the last, which has no name, are there after the next mount.
+    // All except the last, which has no name, exist after the next mount.
     for ino in made {
         assert_eq!(fs.getxattr(ino, SELINUX.name).unwrap(), SELINUX.value, "inode {}", ino.0);
         assert_eq!(fs.getxattr(ino, SMACK.name).unwrap(), SMACK.value, "inode {}", ino.0);

@@ -1,5 +1,5 @@
-//! Random operations on the file system and on a simple model of one in memory: every answer must be the same, and after
-//! each reopening so must everything visible.
+//! Random operations on the file system and on a simple model of one in memory. Every answer must be the same, and
+//! after each reopening the visible state too.
 //!
 //! Not covered: threads (`semantics.rs`), crashes (the crash explorer and the mounted tests), the kernel.
 //! A failure names its seed and step.
@@ -15,7 +15,7 @@ use steps::Run;
 
 /// Steps of each run, in the gate and in the drill.
 const STEPS: (u64, u64) = (3_000, 60_000);
-/// Runs, with as many seeds from that of the test on.
+/// Runs, with consecutive seeds from that of the test on.
 const RUNS: u64 = 3;
 
 #[test]

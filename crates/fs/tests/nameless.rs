@@ -121,7 +121,7 @@ fn times_of_a_removed_file_are_shown_and_cost_no_commit() {
         file(&fs, Ino::ROOT, &format!("other {number}"));
     }
     assert_eq!(fs.getattr(removed).unwrap().mtime, at(77), "nobody else has this time");
-    // Anything else is published, with the times.
+    // Any other attribute is published, with the times.
     fs.setattr(removed, &SetAttributes { permissions: Some(0o600), ctime: Some(at(79)), ..SetAttributes::default() })
         .unwrap();
     fs.store().commit().unwrap();

@@ -1,4 +1,4 @@
-//! Names that would lead out of their directory are refused by every function that takes one.
+//! Every function that takes a name refuses names that would lead out of their directory.
 
 use crate::common::{ROOT, Volume, contradictions, directory, file, names};
 use oncefs_fs::{AtimePolicy, Ino, RenameMode};

@@ -1,5 +1,5 @@
-//! Policies of files: which values are refused, which inodes inherit them, and that attribute and blocks agree whatever
-//! happens to the file.
+//! Policies of files: the refused values, the inodes that inherit them, and the agreement of attribute and blocks after
+//! all changes of the file.
 
 use crate::common::{ROOT, Volume, contradictions, directory, file};
 use oncefs_engine::{FilePolicy, PolicyOverride};

@@ -223,11 +223,11 @@ fn everything_agrees_after_races() {
     race(2, "paper");
 }
 
-/// A clock that lets something happen when it is asked for the time.
+/// A clock that runs a hook when it is asked for the time.
 #[derive(Default)]
 struct HookedClock {
     hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// How often it is asked before that.
+    /// How often it is asked before the hook runs.
     asked_before: AtomicI64,
 }
 
@@ -241,15 +241,15 @@ impl Clock for HookedClock {
                 hook();
                 let _ = done.send(());
             });
-            // Where the clock is asked under a lock, the other thread comes after it.
+            // If the clock is asked under a lock, the other thread runs after it.
             let _ = is_done.recv_timeout(Duration::from_millis(200));
         }
         Timestamp { seconds: 1_790_000_000, nanoseconds: 0 }
     }
 }
 
-/// Copies 100 bytes of a file to an empty one while 3,000 more are appended to it, as soon as the clock was asked so often.
-/// Gives what follows the end of the copy, and whether the append came within it.
+/// Copies 100 bytes of a file to an empty one, and appends 3,000 more to the source after the clock was asked
+/// `asked_before` times. Returns the bytes after the copy's end, and whether the append came within the copy.
 fn copied_beside_an_append(asked_before: i64) -> (Vec<u8>, bool) {
     let clock = Arc::new(HookedClock::default());
     let fs = open(clock.clone(), "on");

@@ -1,6 +1,6 @@
-//! Ranks of files on volumes in memory: the effect of reads, writes and time on them, also across restarts, power failures
-//! and jumps of the clock, and the effect of a rank on a file's blocks. When the worker ranks is tested in the engine:
-//! here the tests call it.
+//! Ranks of files on volumes in memory: the effect of reads, writes and time on them, also across restarts, power
+//! failures and jumps of the clock, and the effect of a rank on a file's blocks. The engine tests when the worker
+//! ranks. Here the tests call it.
 
 mod volume;
 
@@ -217,7 +217,7 @@ fn a_file_that_the_ranker_saw_without_a_name_gets_a_place_with_its_first_one() {
     assert_sound(&fs);
 }
 
-/// A file whose blocks are those of two others by turns, and what it holds.
+/// A file whose blocks come from two others in turn, and its content.
 fn stitched(fs: &FileSystem, blocks: u64) -> (Ino, Vec<u8>) {
     let contents = [unique(1, blocks), unique(2, blocks)];
     let sources = [written(fs, "even", &contents[0]), written(fs, "odd", &contents[1])];
@@ -363,7 +363,7 @@ fn ranking_goes_on_wherever_a_power_cut_ended_it() {
         cut.days(2);
         let fs = cut.open();
         let is_over = (0..cut_after).any(|_| !fs.store().run(BackgroundStep::Rank).unwrap());
-        // Every other time what was done last is durable.
+        // Every other time the last changes are durable.
         fs.store().commit().unwrap();
         if cut_after % 2 == 1 {
             fs.store().run(BackgroundStep::Rank).unwrap();
@@ -437,8 +437,8 @@ fn bounds_of_zero_rank_within_a_second_and_come_to_an_end() {
     }
 }
 
-/// Files are used, time passes and jumps, the volume is closed, or loses its power: whatever happens, everything agrees,
-/// and no file is forgotten.
+/// Files are used, time passes and jumps, the volume is closed or loses power. In every case the records agree and no
+/// file is forgotten.
 fn use_at_random(seed: u64) {
     const FILES: u64 = 12;
     let mut random = Random::new(seed);

@@ -1,5 +1,5 @@
-//! Any flipped byte and any unreadable sector of the metadata of a volume with two copies costs no file, whether it is
-//! mounted, unmounted or killed. The drill has 100 places in each file: `ONCEFS_COUNTS=full cargo test --release -p
+//! No flipped byte and no unreadable sector in the metadata of a volume with two copies costs a file, in a mounted,
+//! unmounted or killed volume. The drill has 100 places in each file: `ONCEFS_COUNTS=full cargo test --release -p
 //! oncefs-fs --test all rot:: -- --nocapture`.
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::unreadable_sectors::Unreadable;
 const PAGE: u64 = 4096;
 const SECTOR: u64 = 512;
 
-/// What becomes of a place.
+/// The damage at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rot {
     Flip,
@@ -42,7 +42,7 @@ impl Rot {
     }
 }
 
-/// A file in a state, what happens to it, and its pages that hold something.
+/// A file in a state, its damage, and its pages that are not empty.
 type Case = (State, Rot, PathBuf, Vec<u64>);
 
 fn cases(base: &Base) -> Vec<Case> {
@@ -50,7 +50,7 @@ fn cases(base: &Base) -> Vec<Case> {
     for state in [State::InUse, State::Unmounted, State::Killed] {
         for (name, pages) in base.metadata(state) {
             for rot in [Rot::Flip, Rot::Unreadable] {
-                // The log has one copy: a sector of it that cannot be read closes the volume, and fsck --cut-log opens it.
+                // The log has one copy: an unreadable sector keeps the volume closed, and fsck --cut-log opens it.
                 if name.as_os_str() != "log" || rot == Rot::Flip {
                     cases.push((state, rot, name.clone(), pages.clone()));
                 }
@@ -68,7 +68,7 @@ fn newest_like(path: &Path) -> PathBuf {
     files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with(kind)).max().expect(name)
 }
 
-/// How many places were struck.
+/// Returns the number of damaged places.
 fn strike_all(base: &Base, (state, rot, name, pages): &Case, each: u64, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     for _ in 0..each {

@@ -1,4 +1,4 @@
-//! Guarantees of POSIX and Linux that random operations do not show: times, modes, ACLs, cookies, orphans, threads.
+//! Guarantees of POSIX and Linux that random operations do not test: times, modes, ACLs, cookies, orphans, threads.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -180,7 +180,7 @@ fn threads_that_move_directories_around_make_no_cycle_and_lose_nothing() {
                     let (from, to) = (directories[random(6)], directories[random(6)]);
                     let (old, new) = (format!("d{}", random(6)), format!("d{}", random(6)));
                     let mode = if random(2) == 0 { RenameMode::Replace } else { RenameMode::Exchange };
-                    // Most of these are refused, rightly: other threads move the directories meanwhile.
+                    // Most of these are refused, because other threads move the directories meanwhile.
                     let parent = if random(2) == 0 { Ino::ROOT } else { from };
                     if let Ok(Some(orphan)) = file_system.rename(parent, old.as_bytes(), to, new.as_bytes(), mode) {
                         file_system.mkdir(Ino::ROOT, format!("new {seed} {number}").as_bytes(), 0o755, &ROOT).unwrap();

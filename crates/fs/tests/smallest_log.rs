@@ -10,10 +10,10 @@ use oncefs_toolbox::counts::gate_or_drill;
 const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// Turns of every thread beside the others, in the gate and in the drill.
+/// Turns of every thread, in the gate and in the drill.
 const TURNS: (u64, u64) = (30, 1_000);
 
-/// Makes a file of so many bytes of which every block is an extent of its own: two blocks in turn.
+/// Makes a file of `bytes` bytes in which every block is an extent of its own: two blocks in turn.
 fn single_blocks(fs: &FileSystem, name: &str, bytes: u64) -> Ino {
     let ino = file(fs, Ino::ROOT, name).ino;
     let mut random = Random::new(7);
@@ -54,7 +54,7 @@ fn gigabytes_of_single_blocks_are_cloned_punched_cut_and_deleted() {
     is_sound(&volume, fs);
 }
 
-/// Says that a thread failed, so that the others do not wait for its turns.
+/// Reports that a thread failed, so that the others do not wait for its turns.
 struct ToldOnPanic<'a>(&'a AtomicBool);
 
 impl Drop for ToldOnPanic<'_> {
@@ -68,7 +68,7 @@ fn what_many_threads_change_at_a_time_fits_too() {
     let volume = Volume::with_smallest_log();
     let fs = volume.open();
     let turns = gate_or_drill(TURNS.0, TURNS.1);
-    // Threads that still work, so that the quick go on until the slow have had their turns.
+    // Threads that still work, so that fast threads continue until slow ones have had their turns.
     let (behind, is_failed) = (AtomicUsize::new(6), AtomicBool::new(false));
     let is_over = |turn: u64| {
         if turn == turns {

@@ -1,4 +1,4 @@
-//! Nobody stands still for long because of what others do.
+//! No request stands still for long because of other requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -10,7 +10,7 @@ use oncefs_toolbox::counts::gate_or_drill;
 use oncefs_toolbox::waiting::eventually;
 
 const BY: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
-/// Requests of each kind beside the other, in the gate and in the drill.
+/// Concurrent requests of each kind, in the gate and in the drill.
 const REQUESTS: (u64, u64) = (100, 10_000);
 const NAMES: usize = 3_000;
 
@@ -19,24 +19,24 @@ fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|_| random.word().to_le_bytes()).collect()
 }
 
-/// Does this again and again until `over`.
+/// Repeats `work` until `over`.
 fn until(over: &AtomicBool, work: impl FnMut(u64)) {
     (0..).take_while(|_| !over.load(SeqCst)).for_each(work);
 }
 
-/// A punch holds off the commit and takes the inode's lock to end; who fills groups with that inode's attributes waits for
-/// a commit, and must not have the inode locked.
+/// A punch holds off the commit and takes the inode's lock to end. A thread that fills groups with that inode's
+/// attributes waits for a commit, and must not hold the inode's lock.
 #[test]
 fn range_changes_and_publications_of_one_inode_do_not_wait_for_each_other_in_a_circle() {
     let volume = Volume::new(AtimePolicy::Never);
     let fs = volume.open();
     let ino = file(&fs, Ino::ROOT, "image").ino;
     let done = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
-    // Not in a scope: it would wait for threads that stand still, and the test would not say so.
+    // Not in a scope, which would wait for threads that stand still, and the test could not report them.
     let again = |kind: usize, work: fn(&FileSystem, Ino)| {
         let (fs, done) = (fs.clone(), done.clone());
         let requests = gate_or_drill(REQUESTS.0, REQUESTS.1);
-        // Each goes on until the other has made all of its requests.
+        // Each thread continues until the other has made all of its requests.
         std::thread::spawn(move || {
             while done.iter().any(|done| done.load(SeqCst) < requests) {
                 work(&fs, ino);
@@ -51,7 +51,7 @@ fn range_changes_and_publications_of_one_inode_do_not_wait_for_each_other_in_a_c
 }
 
 fn write_and_punch(fs: &FileSystem, ino: Ino) {
-    // What was punched is free again only after a commit.
+    // Punched blocks are free again only after a commit.
     while let Err(error) = fs.write(ino, 0, &random_bytes(64 << 10, 1), BY) {
         assert!(matches!(error, Error::NoSpace), "{error}");
         fs.make_room().unwrap();
@@ -63,7 +63,7 @@ fn set_large_attribute(fs: &FileSystem, ino: Ino) {
     fs.setxattr(ino, b"user.large", &[7; 60_000], XattrMode::Any, true).unwrap();
 }
 
-/// One copy is many requests: who serves them is there for others in between.
+/// One copy is many requests, and the serving thread takes others in between.
 #[test]
 fn a_large_copy_ends_early_and_goes_on_where_it_ended() {
     let volume = Volume::new(AtimePolicy::Never);
@@ -118,7 +118,7 @@ fn a_directory_that_was_emptied_is_removed_and_replaced() {
     assert!(contradictions(&fs).is_empty(), "{:#?}", contradictions(&fs));
 }
 
-/// The look whether a directory is empty takes no lock: names come and go meanwhile.
+/// The check whether a directory is empty takes no lock, so names come and go meanwhile.
 #[test]
 fn a_directory_is_removed_or_has_names_whatever_comes_and_goes_meanwhile() {
     let volume = Volume::new(AtimePolicy::Never);

@@ -1,6 +1,6 @@
-//! How files are used, according to their inode records: which changes of content are rewrites, which reads are noted and
-//! when they are published, and that nothing is noted where files are not ranked. `crates/fuse/tests/usage.rs` tests which
-//! reads the kernel shows.
+//! The use of files, according to their inode records: the changes of content that are rewrites, the noted reads and
+//! the time of their publication, and that nothing is noted if files are not ranked. `crates/fuse/tests/usage.rs` tests
+//! the reads that the kernel reveals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -218,7 +218,7 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
     FileSystem::open_without_threads(store, clock, &options).unwrap()
 }
 
-/// How often all cases publish, and which records: keys and lengths of values.
+/// The number of publications of all cases, and their records: keys and lengths of values.
 fn work_published(settings: &[(&str, &str)]) -> (u64, Vec<(Vec<u8>, usize)>) {
     let published = Arc::new(AtomicU64::new(0));
     let file_system = counting(settings, published.clone());
@@ -473,7 +473,7 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
         file_system.unlink(Ino::ROOT, format!("more {number}").as_bytes()).unwrap();
         ino
     }));
-    // The deleted files are not in use any more, but reads of them are still noted.
+    // The deleted files are no longer in use, but reads of them are still noted.
     thread::scope(|scope| {
         scope.spawn(|| {
             for ino in &deleted {
@@ -498,7 +498,7 @@ fn many_threads_that_read_write_publish_and_delete_leave_a_sound_volume() {
     }
 }
 
-/// Not a test: it prints what the monitor costs an open and a READ request.
+/// Not a test: prints the cost of the monitor for an open and a READ request.
 #[test]
 #[ignore = "measures: run it alone, with --nocapture"]
 fn what_being_watched_costs() {

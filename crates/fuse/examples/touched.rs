@@ -1,14 +1,15 @@
-//! What one request executes: prints the addresses of all basic blocks of ours that ran, for `scripts/files-touched`.
+//! Shows the code that one request executes: prints the addresses of all executed basic blocks of our crates, for
+//! `scripts/files-touched`.
 //!
 //!     touched write|read
 //!
-//! `write` is one WRITE of 4 KiB of new content over an old block and its FSYNC; `read` is one READ of 4 KiB on a volume
-//! that was just opened. The volume is on disk and of the default profile; the file is known, and the volume's threads
-//! idle. The requests come over a socket instead of `/dev/fuse`, so that there are these and no other, and root is not
-//! needed. They pass everything of ours from the adapter down.
+//! `write` is one WRITE of 4 KiB of new content over an old block and its FSYNC. `read` is one READ of 4 KiB on a
+//! volume that was just opened. The volume is on disk with the default profile, the file is known, and the volume's
+//! threads are idle. The requests come over a socket instead of `/dev/fuse`, so that there are no others and root is
+//! not needed. They pass all our code from the adapter down.
 //!
-//! The compiler puts a call before every basic block of our crates (`scripts/instrument-calls`). Counted are the calls
-//! of the threads that serve the request: the thread that reads, readers that help it, and for `write` the committer.
+//! The compiler puts a call before every basic block of our crates (`scripts/instrument-calls`). Only the threads that
+//! serve the request count: the thread that reads, readers that help it, and for `write` the committer.
 
 #![allow(clippy::unwrap_used, reason = "a measurement ends by panicking")]
 
@@ -29,7 +30,7 @@ use oncefs_fuse::{Adapter, AdapterConfig, HeldMount, Session, SessionSpec, Setti
 
 const BLOCK: usize = BLOCK_BYTES;
 const FILE_BLOCKS: u64 = 1024;
-/// Somewhere inside of the file.
+/// An offset within the file.
 const PLACE: u64 = 700 * BLOCK as u64;
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// After this the threads of a volume wait for work.
@@ -122,7 +123,7 @@ fn load_address() -> usize {
     usize::from_str_radix(first.split('-').next().unwrap(), 16).unwrap()
 }
 
-/// There is none, and no device has its number.
+/// A mount that does not exist, with a number that no device has.
 struct NoMount;
 
 impl HeldMount for NoMount {
@@ -135,7 +136,7 @@ impl HeldMount for NoMount {
 struct Kernel(fs::File);
 
 impl Kernel {
-    /// A file system that is served, and its kernel.
+    /// Serves a file system, and returns its kernel.
     fn serving(file_system: &Arc<FileSystem>, dir: &Path) -> Self {
         let (ours, theirs) = connection();
         let mut kernel = Self(fs::File::from(ours));
@@ -152,7 +153,7 @@ impl Kernel {
         kernel
     }
 
-    /// Sends a request: the kernel's header, and what belongs to the operation.
+    /// Sends a request: the kernel's header and the operation's body.
     fn send(&mut self, operation: u32, ino: Ino, body: &[u8]) -> std::io::Result<()> {
         let mut request = Vec::new();
         request.extend((HEADER_BYTES + body.len() as u32).to_le_bytes());
@@ -165,7 +166,7 @@ impl Kernel {
         self.0.write_all(&request)
     }
 
-    /// What an answer holds after its header.
+    /// The body of an answer.
     fn answer(&mut self) -> Vec<u8> {
         let mut answer = vec![0; 64 << 10];
         let len = self.0.read(&mut answer).unwrap();
@@ -185,7 +186,7 @@ fn connection() -> (OwnedFd, OwnedFd) {
     // SAFETY: the array has room for two descriptors.
     let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
     assert_eq!(made, 0, "socketpair: {}", std::io::Error::last_os_error());
-    // SAFETY: both descriptors were just made, and nobody else has them.
+    // SAFETY: both descriptors are new and have no other owner.
     unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
@@ -243,7 +244,7 @@ fn prepare(volume: &Path) {
         let origin = WriteOrigin::PageCache;
         file_system.write(ino, number * BLOCK as u64, &content(number), origin).unwrap();
     }
-    // The time of last access is due with the first read, and then for a day not again.
+    // The first read sets the time of last access, and no other does for a day.
     file_system.read(ino, 0, BLOCK, true).unwrap();
     // Ends with a checkpoint.
     file_system.close().unwrap();

@@ -47,7 +47,7 @@ impl Session {
     /// Mounts by `attach`, and answers INIT.
     ///
     /// # Errors
-    /// It cannot be mounted, or requests cannot come as demanded. The caller unmounts.
+    /// Mounting failed, or requests cannot come in the requested way. The caller unmounts.
     pub fn mount<M: HeldMount>(
         service: impl Service,
         connection: OwnedFd,
@@ -83,7 +83,7 @@ impl Session {
     /// Answers requests until the file system is unmounted everywhere.
     ///
     /// # Errors
-    /// Serving failed while the mount was there.
+    /// Serving failed while the mount existed.
     pub fn run(self) -> io::Result<()> {
         self.session.run()
     }

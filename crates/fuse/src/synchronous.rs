@@ -21,7 +21,7 @@ const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
 /// far has reached the daemon, so a thread that answers requests must not call it. Needs CAP_SYS_ADMIN and Linux 5.2.
 ///
 /// # Errors
-/// EINVAL: something else is there. Otherwise the kernel's own.
+/// EINVAL: `dir` leads to another mount. Otherwise the kernel's errors.
 pub fn set_synchronous(dir: &Path, own: MountId, is_on: bool) -> io::Result<()> {
     let root = open_own(dir, own)?;
     let context = pick(&root)?;

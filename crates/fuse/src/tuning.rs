@@ -62,7 +62,7 @@ impl BackingDevice {
     /// number may go to another file system.
     ///
     /// # Errors
-    /// There is no such device, or this process may not change it.
+    /// The device does not exist, or this process may not change it.
     pub fn of((major, minor): (u32, u32)) -> io::Result<Self> {
         let name = format!("/sys/class/bdi/{major}:{minor}");
         let open = |knob| match OpenOptions::new().write(true).open(format!("{name}/{knob}")) {

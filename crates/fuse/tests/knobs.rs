@@ -1,4 +1,4 @@
-//! Which knobs of the kernel a mount turns: its own, whatever happens to it meanwhile. Needs root and `/dev/fuse`.
+//! A mount turns only its own knobs of the kernel, even if it goes away meanwhile. Needs root and `/dev/fuse`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use oncefs_fuse::{
 };
 use oncefs_transport::{Negotiation, Reply, Request, Service};
 
-/// Answers nothing, and has its mount taken away before it is ready.
+/// Does not answer, and loses its mount before it is ready.
 struct Gone(PathBuf);
 
 impl Service for Gone {

@@ -1,7 +1,7 @@
-//! What the I/O monitor sees of reads by programs: a real mount, files read in different ways, and the counters of their
-//! usage. Needs root and `/dev/fuse`. With `--nocapture` it prints the table of `docs/results/older/ranks.md`.
+//! The reads of programs as the I/O monitor sees them: a real mount, files read in different ways, and the counters of
+//! their usage. Needs root and `/dev/fuse`. With `--nocapture` it prints the table of `docs/results/older/ranks.md`.
 //!
-//! Asserted is what follows from what the kernel promises. How it reads ahead is only printed.
+//! Asserts only consequences of the kernel's promises. The kernel's read-ahead is only printed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ use oncefs_toolbox::Random;
 use tempfile::TempDir;
 
 const BLOCK: usize = BLOCK_BYTES;
-/// Of each file.
+/// Blocks of each file.
 const BLOCKS: usize = 4096;
 /// Places that are read at random, ...
 const PLACES: usize = 256;
@@ -84,7 +84,7 @@ impl Mounted {
         self.dir.path().join("mount").join(name)
     }
 
-    /// A file of which the kernel has nothing in its cache.
+    /// A file that the kernel has not cached.
     fn file(&self, name: &str) -> Ino {
         let mut file = File::create(self.path(name)).unwrap();
         for number in 0..BLOCKS {
@@ -129,7 +129,7 @@ fn read_block(file: &File, number: usize) {
     assert_eq!(block.0, [number as u8 | 1; BLOCK]);
 }
 
-/// As O_DIRECT wants it.
+/// A buffer with the alignment that O_DIRECT requires.
 #[repr(align(4096))]
 struct Aligned([u8; BLOCK]);
 
@@ -138,10 +138,10 @@ fn read_through(file: &mut File, piece: usize) {
     while file.read(&mut buffer).unwrap() > 0 {}
 }
 
-/// Looks at a byte of each of these blocks through a mapping.
+/// Reads a byte of each of these blocks through a mapping.
 fn touch(file: &File, advice: libc::c_int, blocks: impl IntoIterator<Item = usize>) {
     let len = BLOCKS * BLOCK;
-    // SAFETY: a new mapping of a file that nobody shortens, unmapped below.
+    // SAFETY: a new mapping of a file that is not shortened, unmapped below.
     let mapped = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0) };
     assert_ne!(mapped, libc::MAP_FAILED);
     // SAFETY: the whole mapping and nothing else.
@@ -151,7 +151,7 @@ fn touch(file: &File, advice: libc::c_int, blocks: impl IntoIterator<Item = usiz
         let byte = unsafe { mapped.cast::<u8>().add(number * BLOCK).read_volatile() };
         assert_eq!(byte, number as u8 | 1);
     }
-    // SAFETY: mapped above, and nothing points into it any more.
+    // SAFETY: mapped above, and no pointer into it is left.
     assert_eq!(unsafe { libc::munmap(mapped, len) }, 0);
 }
 

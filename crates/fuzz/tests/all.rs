@@ -1,4 +1,4 @@
-//! The corpus, and every target without guidance, in one program: it is linked once.
+//! The corpus, and every target without guidance, in one program, so that it is linked once.
 
 mod corpus;
 mod plain;

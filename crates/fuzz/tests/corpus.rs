@@ -1,4 +1,4 @@
-//! What the corpus has to hold. `ONCEFS_FUZZ_WRITE_CORPUS=1` adds what is missing.
+//! The required content of the corpus. `ONCEFS_FUZZ_WRITE_CORPUS=1` adds missing samples.
 
 use std::collections::HashSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use oncefs_engine::kv::{is_sound_table, read_table};
 use oncefs_fuzz::{decoders, messages, plain, samples, target};
 
-/// Bytes that the corpus may have: it is part of every checkout.
+/// Most bytes of the corpus, because it is part of every checkout.
 const BYTES_MAX: usize = 1 << 20;
 
 #[test]
@@ -37,7 +37,7 @@ fn the_corpus_has_a_record_file_as_rocksdb_writes_it() {
     assert_eq!(read_table(&kept), read_table(&made), "as RocksDB writes it today");
 }
 
-/// Writes a missing sample if that is wanted.
+/// Writes a missing sample if requested.
 fn assert_is_there(path: &Path, bytes: &[u8]) {
     if !path.exists() && std::env::var_os("ONCEFS_FUZZ_WRITE_CORPUS").is_some() {
         fs::write(path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

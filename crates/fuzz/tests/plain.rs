@@ -1,5 +1,5 @@
-//! Every target: its corpus, then a fixed number of inputs from a seed; in the gate a fifth of the drill's.
-//! `ONCEFS_FUZZ_EXECUTIONS` asks for another number.
+//! Every target: its corpus, then a fixed number of inputs from a seed, in the gate a fifth of the drill's.
+//! `ONCEFS_FUZZ_EXECUTIONS` sets another number.
 
 use oncefs_fuzz::{plain, target};
 use oncefs_toolbox::counts::{gate_or_drill, seed};

@@ -29,7 +29,7 @@ impl AbortSwitch {
     /// Aborts. Sends no request and waits for none. Does nothing if the connection is gone.
     ///
     /// # Errors
-    /// The kernel's own: neither its switch could be had, nor is the mount where it was.
+    /// The kernel's errors: its switch could not be opened, and the mount is no longer at its place.
     pub fn abort(&self) -> io::Result<()> {
         match &self.switch {
             Ok(switch) => rustix::io::write(switch, b"1").map(drop)?,

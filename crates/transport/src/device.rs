@@ -9,7 +9,7 @@ use crate::protocol::header::encode_out;
 /// Opens `/dev/fuse`: the daemon's end of a future mount.
 ///
 /// # Errors
-/// Says what to do where there is none.
+/// The device is missing. The message says what to do.
 pub fn open_device() -> io::Result<OwnedFd> {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(|e| match e.raw_os_error() {
         Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => io::Error::new(

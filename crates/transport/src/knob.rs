@@ -30,7 +30,7 @@ impl KnobLock {
     /// Opens the lock file. To be called while the process may still open files.
     ///
     /// # Errors
-    /// There is no `/run`, or this is not root.
+    /// `/run` is missing, or this process is not root.
     pub fn open() -> io::Result<Self> {
         Self::at(Path::new(LOCK))
     }
@@ -45,7 +45,7 @@ impl KnobLock {
     /// Waits for the turn of this process.
     ///
     /// # Errors
-    /// Others kept it for too long, or the kernel's own.
+    /// Another process kept the lock for too long, or the kernel's errors.
     pub fn take(&self) -> io::Result<Knobs<'_>> {
         self.take_within(PATIENCE)
     }
@@ -77,7 +77,7 @@ impl Knobs<'_> {
     /// Raises [`PAGE_LIMIT`] if requests of this size need it.
     ///
     /// # Errors
-    /// There is no such knob, or this process may not turn it; then the kernel cuts requests to what its limit allows.
+    /// The knob is missing, or this process may not turn it. The kernel then cuts requests to its limit.
     pub fn raise_page_limit(&mut self, request_bytes_max: u32) -> io::Result<()> {
         let pages = pages_for(request_bytes_max, rustix::param::page_size());
         let wanted = |now: &str| now.parse::<u64>().is_ok_and(|limit| limit < pages).then(|| pages.to_string());

@@ -54,7 +54,7 @@ impl Mounted {
 /// permissions by the attributes in the replies.
 ///
 /// # Errors
-/// NotFound: it was unmounted, or hidden by another mount, before it was found. Otherwise the kernel's own.
+/// NotFound: it was unmounted, or hidden by another mount, before it was found. Otherwise the kernel's errors.
 pub fn attach(connection: BorrowedFd<'_>, spec: &MountSpec) -> io::Result<Mounted> {
     let mode = File::open(&spec.dir)?.metadata()?.mode();
     let descriptor = connection.as_raw_fd();
@@ -105,7 +105,7 @@ fn open_root(dir: &Path) -> io::Result<OwnedFd> {
 /// Unmounts the mount on `dir` itself, without following a link. `flags`: `MNT_...`.
 ///
 /// # Errors
-/// The kernel's own.
+/// The kernel's errors.
 pub fn unmount(dir: &Path, flags: libc::c_int) -> io::Result<()> {
     let flags = UnmountFlags::from_bits_retain(flags.cast_unsigned()) | UnmountFlags::NOFOLLOW;
     Ok(rustix::mount::unmount(dir, flags)?)
@@ -114,7 +114,7 @@ pub fn unmount(dir: &Path, flags: libc::c_int) -> io::Result<()> {
 /// Unmounts this mount if `dir` leads to it. Between check and unmount only root can put another mount there.
 ///
 /// # Errors
-/// EINVAL: something else is there. Otherwise the kernel's own.
+/// EINVAL: another mount is there. Otherwise the kernel's errors.
 pub fn unmount_own(dir: &Path, own: MountId) -> io::Result<()> {
     open_own(dir, own)?;
     unmount(dir, 0)
@@ -133,7 +133,7 @@ pub fn detach_own(dir: &Path, own: MountId) -> io::Result<()> {
 /// as its root is open.
 ///
 /// # Errors
-/// EINVAL: something else is there. Otherwise the kernel's own.
+/// EINVAL: another mount is there. Otherwise the kernel's errors.
 pub fn open_own(dir: &Path, own: MountId) -> io::Result<OwnedFd> {
     let root = open_root(dir)?;
     match MountId::of(root.as_fd())? == own {
@@ -145,7 +145,7 @@ pub fn open_own(dir: &Path, own: MountId) -> io::Result<OwnedFd> {
 /// Changes the flags of an existing mount. `kernel_flags`: `MS_...` of mount(2).
 ///
 /// # Errors
-/// The kernel's own.
+/// The kernel's errors.
 pub fn remount(dir: &Path, kernel_flags: libc::c_ulong) -> io::Result<()> {
     Ok(mount_remount(dir, flags(kernel_flags), c"")?)
 }

@@ -20,7 +20,7 @@ impl MountId {
     /// The mount that a descriptor leads to. Sends no request to the daemon.
     ///
     /// # Errors
-    /// The kernel's own.
+    /// The kernel's errors.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<Self> {
         let ask = |wanted| statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, wanted);
         let is_told = |found: &Statx, wanted: StatxFlags| found.stx_mask & wanted.bits() != 0;

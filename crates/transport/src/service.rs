@@ -11,7 +11,7 @@ pub trait Service: Send + Sync + 'static {
     /// Negotiates before the first request.
     ///
     /// # Errors
-    /// End the session before it begins.
+    /// An error ends the session before it begins.
     fn init(&mut self, negotiation: &mut Negotiation) -> io::Result<()>;
 
     /// Answers a request, now or later and from any thread. The request's borrows end when this returns, but the reply

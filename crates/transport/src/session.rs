@@ -55,8 +55,8 @@ impl Session {
     /// Answers INIT. To be called after mount(2), with the descriptor that was mounted.
     ///
     /// # Errors
-    /// The kernel is too old, the mount is gone, the service refuses, or rings are demanded and cannot be had. The caller
-    /// unmounts.
+    /// The kernel is too old, the mount is gone, the service refuses, or rings are demanded but not available. The
+    /// caller unmounts.
     pub fn start(device: OwnedFd, mut service: impl Service, settings: &Settings) -> io::Result<Self> {
         let device = Device::new(device);
         let (unique, mut negotiation) = receive_init(&device)?;
@@ -92,9 +92,9 @@ impl Session {
     /// Serves requests until the mount is gone everywhere, then tells the service.
     ///
     /// # Errors
-    /// Threads could not be started, or an answer could not be given while the mount was there. Whoever waits for that
-    /// answer is freed only when the connection is aborted: by [`crate::AbortSwitch`], or when this process has ended. It
-    /// does not end while one of its own threads waits, so whoever has such threads is to abort first.
+    /// Threads could not be started, or a reply failed while the mount existed. The caller of that request waits until
+    /// the connection is aborted: by [`crate::AbortSwitch`], or at the end of this process. A process does not end
+    /// while one of its own threads waits, so a process with such threads must abort first.
     pub fn run(mut self) -> io::Result<()> {
         let has_rings = self.rings.is_some();
         self.server.has_rings.store(has_rings, Ordering::Relaxed);

@@ -45,7 +45,8 @@ impl Workers {
     /// Waits until all threads have ended. Until then it calls `refused` whenever a ring is refused.
     ///
     /// # Errors
-    /// The first error of a thread, at once: others may run on, as what it should have answered will not be.
+    /// Returns the first error of a thread at once. Other threads may still run, because requests of the failed thread
+    /// stay unanswered.
     pub(crate) fn wait(mut self, mut refused: impl FnMut(&mut Self) -> io::Result<()>) -> io::Result<()> {
         while self.ended < self.running.len() {
             match self.news.recv().expect("this holds a sender itself") {

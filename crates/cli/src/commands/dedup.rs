@@ -1,4 +1,4 @@
-//! `oncefs dedup`: starts, pauses, resumes and schedules the out-of-line worker, and shows what it does.
+//! `oncefs dedup`: starts, pauses, resumes and schedules the out-of-line worker, and shows its state.
 
 mod status;
 

@@ -1,4 +1,4 @@
-//! `oncefs estimate`: what a volume would save on files or a block device, before there is one.
+//! `oncefs estimate`: the saving of a volume for files or a block device, before the volume exists.
 
 mod found;
 mod largest;

@@ -180,8 +180,8 @@ fn cannot_check(error: &oncefs_fs::Error) -> Failure {
     Failure::new(code, error)
 }
 
-/// Checks a volume; with a limit, first repairs what that allows. Without one it does not change the volume: it replays
-/// the log in memory.
+/// Checks a volume. With a limit, first repairs the faults that it allows. Without one it does not change the volume,
+/// and replays the log in memory.
 fn examine(
     volume: &Path,
     limit: Option<Remedy>,
@@ -266,7 +266,7 @@ fn names_phase(phase: NamePhase) -> &'static str {
     }
 }
 
-/// A place of a map, and what is wrong with it.
+/// A place of a map, and its fault.
 struct Concern {
     map: MapId,
     first: Lbn,

@@ -1,4 +1,5 @@
-//! `oncefs report`: what a mounted volume holds, stores and shares, as one page of HTML without outside resources.
+//! `oncefs report`: the data that a mounted volume holds, stores and shares, as one page of HTML without external
+//! resources.
 //!
 //! Goes through all files once, and through all maps for partners and for runs. Memory is bounded by the aggregates,
 //! for any number of files.

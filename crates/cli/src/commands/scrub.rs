@@ -138,7 +138,7 @@ fn wait(daemon: &Daemon, target: &Path, json: bool) -> Outcome<u8> {
     }
 }
 
-/// Shows the progress of the scrub and what is damaged.
+/// Shows the progress of the scrub and the damage.
 fn report(daemon: &Daemon, json: bool) -> Outcome<u8> {
     let status: ScrubStatus = daemon.ask(Request::ScrubStatus)?;
     let damage = match status.blocks_bad {

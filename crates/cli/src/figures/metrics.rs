@@ -1,5 +1,5 @@
-//! All figures as metrics for Prometheus, in its text format. Names and units follow its conventions: seconds and ratios
-//! instead of microseconds and percent, the unit last, `_total` for what only grows.
+//! All figures as metrics for Prometheus, in its text format. Names and units follow its conventions: seconds and
+//! ratios instead of microseconds and percent, the unit last, `_total` for counters.
 
 use std::fmt::Write;
 

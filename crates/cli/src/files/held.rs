@@ -88,7 +88,7 @@ impl Held {
 
     fn of(fd: libc::c_int) -> io::Result<Self> {
         check(fd.min(0))?;
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         Ok(Self { file: unsafe { OwnedFd::from_raw_fd(fd) }.into() })
     }
 
@@ -210,7 +210,7 @@ mod tests {
         const F_SETSIG: libc::c_int = 10;
         let file = tempfile::NamedTempFile::new().unwrap();
         let (descriptor, held) = (file.as_file().as_raw_fd(), Held::at(file.path()).unwrap());
-        // SAFETY: fcntl takes integers here. What tells of a reader is a signal that nobody minds.
+        // SAFETY: fcntl takes integers here. A reader raises a signal, which is ignored by default.
         unsafe {
             assert_eq!(libc::fcntl(descriptor, F_SETSIG, libc::SIGURG), 0);
             assert_eq!(libc::fcntl(descriptor, libc::F_SETLEASE, libc::F_WRLCK), 0);

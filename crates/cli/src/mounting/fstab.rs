@@ -32,7 +32,7 @@ impl Entry {
 ///
 /// # Errors
 ///
-/// The file is there and cannot be read.
+/// The file exists but cannot be read.
 pub fn read(file: &Path) -> io::Result<Vec<Entry>> {
     match std::fs::read(file) {
         Ok(text) => Ok(text.split(|&byte| byte == b'\n').filter_map(parse).collect()),

@@ -1,4 +1,4 @@
-//! A place for a test: a volume, a mount point, the binary under all its names. Cleans up whatever the test left.
+//! A place for a test: a volume, a mount point, the binary under all its names. Cleans up after the test.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
@@ -25,7 +25,7 @@ pub const HELPERS: [&str; 7] = [
     "fsck.oncefs",
 ];
 
-/// What a command did.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -46,7 +46,7 @@ impl Run {
         self
     }
 
-    /// It fails with this code, and says so in one line that holds all of `words`.
+    /// Requires that it fails with this code, and with one line that has all of `words`.
     #[track_caller]
     pub fn fails(self, code: i32, words: &[&str]) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -110,14 +110,14 @@ impl Place {
         Self { root }
     }
 
-    /// With a volume of 256 MiB.
+    /// A place with a volume of 256 MiB.
     pub fn with_volume() -> Self {
         let place = Self::new();
         oncefs(&["mkfs", "--size", "256M", place.volume_str()]).succeeds();
         place
     }
 
-    /// With a volume that is mounted.
+    /// A place with a mounted volume.
     pub fn mounted() -> Self {
         let place = Self::with_volume();
         place.mount(&[]).succeeds();
@@ -160,7 +160,7 @@ impl Place {
         run
     }
 
-    /// Unmounts. A child that another test is starting may hold this test's files for a moment, until it executes.
+    /// Unmounts. A child that another test starts may hold this test's files for a moment, until its exec.
     pub fn umount(&self) -> Run {
         let mut run = oncefs(&["umount", self.mnt_str()]);
         eventually("nobody uses the mount", || {
@@ -200,7 +200,7 @@ impl Place {
         assert_eq!(unsafe { libc::kill(pid as libc::pid_t, signal) }, 0);
     }
 
-    /// kill -9, and waits until the process has let go of its files.
+    /// Kills the daemon with kill -9, and waits until the process has released its files.
     #[track_caller]
     pub fn kill_daemon(&self) {
         kill(self.daemon().expect("the daemon must run"));
@@ -231,15 +231,15 @@ impl Drop for Place {
     }
 }
 
-/// Ends a process of this test, and waits until it has let go of its files.
+/// Ends a process of this test, and waits until it has released its files.
 #[track_caller]
 fn kill(pid: u32) {
-    // SAFETY: kill takes two integers. It fails if the process has ended by itself, which is as good.
+    // SAFETY: kill takes two integers. It fails if the process has already ended, which does no harm.
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
     eventually("a killed process ends", || is_over(pid));
 }
 
-/// Whether a process is gone, or a zombie whose threads are all gone: only then are its files closed.
+/// Whether a process is gone, or a zombie without threads. Only then are its files closed.
 fn is_over(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return true;

@@ -35,7 +35,7 @@ impl FileSystem {
     ///
     /// - `ReadOnly`: the mount or the volume takes no changes.
     /// - `Invalid`: `len` is 0, or the inode is not a regular file.
-    /// - `OperationNotPermitted`: the file is immutable, or append-only and the range would lose what it holds.
+    /// - `OperationNotPermitted`: the file is immutable, or append-only and the range would lose content.
     /// - `FileTooLarge`: the range ends after [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX).
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`: the inode is a directory.

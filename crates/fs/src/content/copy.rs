@@ -53,7 +53,7 @@ impl FileSystem {
     /// - `Stale`: one of the inodes does not exist.
     /// - `IsADirectory`: one of the inodes is a directory.
     /// - `Invalid`: one of the inodes is not a regular file, or the ranges overlap within one file.
-    /// - `OperationNotPermitted`: the target is immutable, or append-only and would lose what it holds.
+    /// - `OperationNotPermitted`: the target is immutable, or append-only and would lose content.
     /// - `FileTooLarge`: the target would end after [`FILE_BYTES_MAX`].
     /// - `NoSpace`: the data area or the host's file system is full; see [`FileSystem::make_room`].
     /// - `Engine`: a device failed, or a block or metadata is damaged.

@@ -34,7 +34,7 @@ impl FileSystem {
     /// # Errors
     ///
     /// - `ReadOnly`: the mount or the volume takes no changes.
-    /// - `OperationNotPermitted`: the file is immutable, or append-only and the bytes change what it holds.
+    /// - `OperationNotPermitted`: the file is immutable, or append-only and the bytes change its content.
     /// - `FileTooLarge`: the range ends after [`FILE_BYTES_MAX`].
     /// - `Stale`: the inode does not exist.
     /// - `IsADirectory`, `Invalid`: the inode is not a regular file.

@@ -1,4 +1,4 @@
-//! Keys and sealed values: what the records of all structures share.
+//! Keys and sealed values: the common parts of the records of all structures.
 //!
 //! A key starts with a letter that names the structure; numbers in it are big-endian, so that keys sort by them. A value
 //! is little-endian and ends with a checksum that also covers the number in the key, so a record under the wrong key is

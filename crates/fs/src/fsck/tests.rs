@@ -1,5 +1,5 @@
-//! Each invariant broken by itself, by records written directly into the store: the audit names the fault, fsck fixes it,
-//! the volume is clean and opens, and all other files keep their bytes. Then many faults at once, by seed.
+//! Breaks each invariant alone, with records written directly to the store: the audit names the fault, fsck fixes it,
+//! the volume is clean and opens, and all other files keep their bytes. Then breaks many at once, by seed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ struct Volume {
     link: Ino,
 }
 
-/// What is given to a test's fault.
+/// The volume as a test's fault gets it.
 struct Broken<'a> {
     store: &'a Store,
     placement: Placement,
@@ -51,12 +51,12 @@ fn content(ino: Ino) -> Vec<u8> {
 }
 
 impl Volume {
-    /// `/a` with an attribute, `/b` that is `/d/b2` too, `/d/e/f`, and the symbolic link `/link`.
+    /// `/a` with an attribute, `/b` with the second name `/d/b2`, `/d/e/f`, and the symbolic link `/link`.
     fn new() -> Self {
         Self::with(NamePlaces::default())
     }
 
-    /// The same with names placed in this way.
+    /// As `new`, with these name places.
     fn with(places: NamePlaces) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let spec = VolumeSpec {
@@ -215,7 +215,7 @@ impl<'a> Broken<'a> {
     }
 }
 
-/// An assertion would end the daemon.
+/// The call must return an error, because an assertion would end the daemon.
 #[test]
 fn a_directory_that_counts_less_than_it_has_refuses_to_lose_more() {
     let volume = Volume::new();

@@ -14,7 +14,7 @@ use crate::inodes::orphans::Nameless;
 use crate::inodes::staged::Staged;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
-/// Attributes deleted in one publication: bounds what it adds to a commit group, 20 KiB.
+/// Attributes deleted in one publication. Bounds its part of a commit group to 20 KiB.
 const PORTION_ATTRIBUTES: usize = 64;
 /// Orphan records fetched at a time.
 const PAGE_RECORDS: usize = 256;

@@ -100,7 +100,7 @@ impl Placement {
 
     fn hash(&self, Ino(parent): Ino, name: &[u8], attempt: u8) -> u64 {
         assert!(name.len() <= NAME_BYTES_MAX, "a name of {} bytes", name.len());
-        // On the stack, because every look-up of a name begins here.
+        // On the stack, because every lookup of a name begins here.
         let mut input = [0; 9 + NAME_BYTES_MAX];
         input[..8].copy_from_slice(&parent.to_le_bytes());
         input[8] = attempt;

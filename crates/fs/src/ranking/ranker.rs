@@ -164,8 +164,8 @@ impl FileSystem {
     }
 
     /// Defragments the next window of a file: rewrites runs too short to be shared at rank 1. After the last window the
-    /// file gets its rank. A file whose usage changed meanwhile keeps the rank that it has. Returns how many blocks were
-    /// written, and what is left to do.
+    /// file gets its rank. A file whose usage changed meanwhile keeps the rank that it has. Returns the number of
+    /// written blocks, and the remaining work.
     fn defrag_for_rank_1(&self, pending: PendingDefrag) -> Result<(u64, Option<PendingDefrag>)> {
         let PendingDefrag { place, from } = pending;
         let now = self.rank_clock();

@@ -14,7 +14,7 @@ use crate::{AtimePolicy, Caller, Clock, Error, FileKind, FileSystem, Ino, Option
 const DAY: i64 = 86_400;
 /// Memory of the engine.
 const MEMORY_BYTES: u64 = 64 << 20;
-/// What the process may take in all: also its code, RocksDB's own memory and buffers.
+/// Bound on the whole process, with its code, RocksDB's own memory and buffers.
 const RESIDENT_BYTES_MAX: u64 = MEMORY_BYTES + (256 << 20);
 /// Files made with one publication.
 const GROUP_FILES: u64 = 500;
@@ -52,7 +52,7 @@ fn make_files(fs: &FileSystem, count: u64) {
     }
 }
 
-/// Ranks as the engine's worker does, which waits while memory is short.
+/// Ranks as the engine's worker does, which pauses while memory is short.
 fn rank(fs: &FileSystem) {
     while fs.store.run(BackgroundStep::Rank).unwrap() {}
 }

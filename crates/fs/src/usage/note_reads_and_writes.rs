@@ -319,7 +319,7 @@ impl Noted {
 /// How long a noted read waits for more reads of the same files.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// Publishes what is noted. None: the file system is gone.
+/// Publishes the noted reads. None: the file system is gone.
 pub(super) type Publish = Box<dyn Fn() -> Option<Result<()>> + Send>;
 
 /// How soon the thread should publish.

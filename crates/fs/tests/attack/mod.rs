@@ -1,18 +1,18 @@
-//! What a user can do who knows how volumes without a placement record place names: by XXH3 of the name with a seed. It
-//! gives the seed out, because its hash of a short name can be computed backwards.
+//! The attack of a user on volumes without a placement record, which place names by XXH3 of the name with a seed. The
+//! seed leaks, because XXH3 of a short name can be inverted.
 #![allow(dead_code, reason = "each test program that has it uses some of it")]
 
-/// What XXH3 combines with the seed for names of 1 to 3 bytes, and of 4 to 8: parts of its default secret.
+/// The parts of XXH3's default secret that it combines with the seed, for names of 1 to 3 and of 4 to 8 bytes.
 const FLIP_TO_3: u64 = 0x396c_feb8 ^ 0xbe4b_a423;
 const FLIP_TO_8: u64 = 0x1cad_21f7_2c81_017c ^ 0xdb97_9083_e96d_d4de;
 /// Its multipliers.
 const PRIME_2: u64 = 0xC2B2_AE3D_27D4_EB4F;
 const PRIME_3: u64 = 0x1656_67B1_9E37_79F9;
 const PRIME_MX: u64 = 0x9FB2_1C65_1E98_DF25;
-/// Bits of a hash that its place does not show.
+/// Bits of a hash that its place does not reveal.
 const HIDDEN_BITS: u32 = 9;
 
-/// The seed, told from the cookies of names of one byte each. None: no seed gives these cookies.
+/// The seed, computed from the cookies of names of one byte each. None: no seed gives these cookies.
 pub fn seed_from(listed: &[(Vec<u8>, u64)]) -> Option<u64> {
     let short: Vec<(u8, u64)> =
         listed.iter().filter(|(name, _)| name.len() == 1).map(|(name, cookie)| (name[0], cookie & !0xFF)).collect();
@@ -72,7 +72,7 @@ fn hash_to_8(name: &[u8], seed: u64) -> u64 {
 fn undo_mix(hash: u64, len: u64) -> u64 {
     let mut hash = undo_shift(hash, 28).wrapping_mul(inverse(PRIME_MX));
     hash = (hash ^ ((hash >> 35) + len)).wrapping_mul(inverse(PRIME_MX));
-    // 64 times `turned` is nothing: over two elements, (1 + x^24 + x^49)^64 is 1 where x^64 is.
+    // Applying `turned` 64 times is the identity: over GF(2), (1 + x^24 + x^49)^64 is 1 if x^64 is 1.
     (0..63).fold(hash, |hash, _| turned(hash))
 }
 
@@ -88,7 +88,7 @@ fn undo_shift(mut hash: u64, bits: u32) -> u64 {
     hash
 }
 
-/// What an odd number is multiplied by to give 1 (Newton's method: each step doubles the bits that are right).
+/// The multiplicative inverse of an odd number (Newton's method: each step doubles the number of right bits).
 fn inverse(odd: u64) -> u64 {
     (0..6).fold(odd, |found, _| found.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(found))))
 }

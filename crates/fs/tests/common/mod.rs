@@ -48,12 +48,12 @@ impl Volume {
         Self::made_with(atime, NamePlaces::default(), 8 << 20)
     }
 
-    /// Makes an empty volume with the smallest log that one can have.
+    /// Makes an empty volume with the smallest possible log.
     pub fn with_smallest_log() -> Self {
         Self::made_with(AtimePolicy::Never, NamePlaces::default(), 4 << 20)
     }
 
-    /// Makes an empty volume whose names are placed in this way.
+    /// Makes an empty volume with these name places.
     pub fn with_places(places: NamePlaces) -> Self {
         Self::made_with(AtimePolicy::Never, places, 8 << 20)
     }
@@ -86,8 +86,8 @@ impl Volume {
         Store::open(&self.dir.path().join("volume"), &options).unwrap()
     }
 
-    /// Opens the volume, with the orphans of earlier mounts reclaimed: no thread changes it behind the test's back, so
-    /// that [`contradictions`] may be asked for at any time.
+    /// Opens the volume, with the orphans of earlier mounts reclaimed. No thread changes it in the background, so a
+    /// test may call [`contradictions`] at any time.
     pub fn open(&self) -> Arc<FileSystem> {
         let file_system = self.open_without_threads();
         file_system.reclaim_left_behind().unwrap();

@@ -14,7 +14,7 @@ const FOOTER_BYTES: u64 = 53;
 /// A part of a file.
 pub type Part = (PathBuf, Range<u64>);
 
-/// A volume's files in memory, without what is only space.
+/// A volume's files in memory, without those that only take space.
 pub struct Image(pub Vec<(PathBuf, u64, Vec<u64>, Vec<u8>)>);
 
 impl Image {
@@ -34,13 +34,14 @@ impl Image {
         Self(files)
     }
 
-    /// The pages of a file that hold something.
+    /// The pages of a file that are not empty.
     pub fn pages(&self, name: &str) -> &[u64] {
         let file = self.0.iter().find(|(path, ..)| path.as_os_str() == name);
         file.map(|(_, _, pages, _)| &pages[..]).unwrap()
     }
 
-    /// Makes a volume of them. A folder is in the place of its ballast: to take and free that would be most of the work.
+    /// Makes a volume of them. A folder replaces its ballast, because taking and freeing the ballast would be most of
+    /// the work.
     pub fn write(&self, volume: &Path) {
         for folder in ["", "records", "copies", "ballast"] {
             fs::DirBuilder::new().mode(0o700).create(volume.join(folder)).unwrap();
@@ -64,7 +65,7 @@ pub fn page_of(bytes: &[u8], page: u64) -> &[u8] {
     &bytes[at..bytes.len().min(at + BLOCK as usize)]
 }
 
-/// The pages of a file that hold something.
+/// The pages of a file that are not empty.
 pub fn written(bytes: &[u8]) -> Vec<u64> {
     let pages = 0..(bytes.len() as u64).div_ceil(BLOCK);
     pages.filter(|page| page_of(bytes, *page).iter().any(|byte| *byte != 0)).collect()

@@ -1,4 +1,4 @@
-//! A volume with some files, copies of it with one byte flipped, and how many files are left in them.
+//! A volume with some files, copies of it with one flipped byte, and the number of files left in them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use super::image::{BLOCK, Image, Part, named, page_of, parts_of_tables, written};
 
-/// Where bytes are flipped.
+/// The structures in which bytes are flipped.
 pub const STRUCTURES: [&str; 9] =
     ["superblock", "log", "table", "record data", "record index", "record footer", "manifest", "CURRENT", "data"];
 
@@ -23,12 +23,12 @@ const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 const DIRECTORIES: u64 = 8;
 const FILES_EACH: u64 = 20;
 
-/// What stands against damage.
+/// The protection against damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// No copy of anything, and no salvage.
     Before,
-    /// One copy, and salvage where that is not enough.
+    /// One copy, and salvage if that is not enough.
     One,
     /// Two copies, and repairs that are safe.
     Two,
@@ -39,7 +39,7 @@ impl Mode {
     pub const ALL: [Self; 3] = [Self::Before, Self::One, Self::Two];
 }
 
-/// When something happens to a volume.
+/// The state of a volume when the damage happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is mounted.
@@ -50,7 +50,7 @@ pub enum State {
     Killed,
 }
 
-/// A volume, closed, and as it was when it crashed with work in its log.
+/// A volume, once closed and once crashed with work in its log.
 pub struct Base {
     dir: TempDir,
     mode: Mode,
@@ -66,7 +66,7 @@ fn name(n: u64) -> Vec<u8> {
     format!("name number {n}").into_bytes()
 }
 
-/// Nothing runs in the background that is not asked about here.
+/// No background work runs that a test does not ask for.
 fn options(mode: Mode) -> OpenOptions {
     let copies = if mode == Mode::Two { "2" } else { "1" };
     let settings = [("copies", copies), ("worker", "off"), ("inline", "off")];
@@ -87,7 +87,7 @@ fn mounted(store: Arc<Store>) -> Option<Arc<FileSystem>> {
     opened
 }
 
-/// Every second file of each directory, in a commit group of its own for each directory.
+/// Writes every second file of each directory, with a commit group for each directory.
 fn fill(fs: &FileSystem, half: u64, files: &mut BTreeMap<(u64, u64), Vec<u8>>) {
     for directory in 0..DIRECTORIES {
         let made = fs.mkdir(Ino::ROOT, &name(directory), 0o755, &ROOT);
@@ -119,7 +119,8 @@ impl Base {
         Store::format(&path, &spec, [7; 64]).unwrap();
         let store = Store::open(&path, &options(mode)).unwrap();
         FileSystem::format(&store, &SystemClock).unwrap();
-        // Two mounts, so that newer records stand over older ones; with a third RocksDB would begin to merge its files.
+        // Two mounts, so that newer records override older ones. With a third mount RocksDB would begin to merge its
+        // files.
         let mut files = BTreeMap::new();
         let fs = mounted(store).unwrap();
         fill(&fs, 0, &mut files);
@@ -144,28 +145,29 @@ impl Base {
         base
     }
 
-    /// What stands against damage.
+    /// The protection against damage.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// How many files there are.
+    /// The number of files.
     pub fn files(&self) -> u64 {
         self.files.len() as u64
     }
 
-    /// A copy of the volume. It has a name of its own: RocksDB remembers what this process has open by name.
+    /// A copy of the volume. It has a name of its own, because RocksDB remembers open volumes of this process by name.
     fn copy(&self, image: &Image) -> PathBuf {
         let path = self.dir.path().join(format!("copy {}", self.copies.fetch_add(1, Relaxed)));
         image.write(&path);
         path
     }
 
-    /// The files of the volume in a state, but its blocks and what is only space, with the pages that hold something.
+    /// The metadata files of the volume in a state, with their pages that are not empty. Leaves out blocks and files
+    /// that only take space.
     pub fn metadata(&self, state: State) -> Vec<(PathBuf, Vec<u64>)> {
         let is_metadata = |name: &Path| !["data", "lock", "ballast"].iter().any(|other| name.as_os_str() == *other);
         let files = self.image(state).0.iter().filter(|(name, ..)| is_metadata(name));
-        // Recovery reads no more of the log than this.
+        // Recovery reads only these pages of the log.
         let pages = |name: &Path, pages: &[u64]| match (name.as_os_str() == "log", state) {
             (true, State::Killed) => self.live_log.clone(),
             _ => pages.to_vec(),
@@ -180,12 +182,12 @@ impl Base {
         if state == State::Killed { &self.crashed } else { &self.closed }
     }
 
-    /// Does something to a copy of the volume and gives how many files are lost, also after a repair. While a volume is in
-    /// use its files are read, and something is stored.
+    /// Damages a copy of the volume with `rot` and returns the number of lost files, also after a repair. On a volume
+    /// in use, files are read and data is written.
     pub fn lost_by<T>(&self, state: State, rot: impl FnOnce(&Path) -> T) -> u64 {
         let damaged = self.copy(self.image(state));
         let fs = (state == State::InUse).then(|| open(&damaged, self.mode).unwrap());
-        // What is lost stays lost until this is dropped.
+        // The damage stays until this is dropped.
         let rotten = rot(&damaged);
         let mut lost = 0;
         if let Some(fs) = fs {
@@ -203,7 +205,7 @@ impl Base {
         lost
     }
 
-    /// Flips a byte of a structure in a copy of the volume and gives how many files are lost for good.
+    /// Flips a byte of a structure in a copy of the volume and returns the number of files that are lost for good.
     pub fn flip(&self, structure: &str, random: &mut Random) -> u64 {
         let damaged = self.copy(if structure == "log" { &self.crashed } else { &self.closed });
         if self.mode == Mode::Before {
@@ -258,7 +260,7 @@ impl Base {
     fn lost(&self, volume: &Path) -> u64 {
         let Some(fs) = open(volume, self.mode) else { return self.files() };
         let lost = self.lost_in(&fs);
-        // Only looked at: nothing of it is made durable.
+        // Only read: no change becomes durable.
         fs.store().shut_down();
         drop(fs.close());
         lost
@@ -276,7 +278,7 @@ impl Base {
     }
 }
 
-/// As `fsck -p` with two copies, as `fsck --salvage` with one.
+/// Repairs as `fsck -p` does with two copies, or as `fsck --salvage` with one.
 fn repair(volume: &Path, mode: Mode) {
     let limit = if mode == Mode::Two { Remedy::Safe } else { Remedy::Asked };
     if mode == Mode::One && Store::salvage(volume, &proves_itself, &[]).is_err() {

@@ -19,7 +19,7 @@ pub struct Node {
     pub flags: FileFlags,
     pub mtime: Timestamp,
     pub ctime: Timestamp,
-    /// When the content last changed, whatever mtime was set to.
+    /// When the content last changed, for any mtime.
     pub written: Timestamp,
     pub content: Vec<u8>,
     pub entries: BTreeMap<Vec<u8>, Ino>,
@@ -108,7 +108,7 @@ impl Reference {
         assert!(self.nodes.insert(ino, node).is_none(), "inode number {} was used before", ino.0);
     }
 
-    /// What a new inode takes from the directory it is made in.
+    /// The attributes that a new inode inherits from its directory.
     fn inherit(&self, parent: Ino, node: &mut Node) -> Result<()> {
         let directory = self.directory(parent)?;
         if directory.permissions & libc::S_ISGID != 0 {
@@ -223,7 +223,7 @@ impl Reference {
         Ok(orphaned)
     }
 
-    /// As `rename`. `whiteout`: the inode that is at the old name now; None if the file system refused.
+    /// As `rename`. `whiteout`: the inode that is now at the old name. None if the file system refused.
     pub fn rename_leaving_whiteout(
         &mut self,
         old: (Ino, &[u8]),
@@ -245,7 +245,7 @@ impl Reference {
         Ok(orphaned)
     }
 
-    /// All flags of a file or directory.
+    /// Sets all flags of a file or directory.
     pub fn set_flags(&mut self, ino: Ino, flags: FileFlags) -> Result<()> {
         if !matches!(self.node(ino).kind, FileKind::Regular | FileKind::Directory) {
             return Err(Error::NotSupported);

@@ -105,7 +105,7 @@ impl<'a> Run<'a> {
         if self.random.one_in(2) { any / 4096 * 4096 } else { any }
     }
 
-    /// Few different blocks, so that many are duplicates, and zeros among them.
+    /// Few different blocks, among them zeros, so that many are duplicates.
     fn data(&mut self) -> Vec<u8> {
         let len = if self.random.one_in(2) { self.random.below(9) * 4096 } else { self.random.below(20_000) };
         let mut data = Vec::with_capacity(len as usize);
@@ -284,7 +284,7 @@ impl<'a> Run<'a> {
         self.agree(self.fs().setattr(ino, &set), model);
     }
 
-    /// Those that forbid nothing.
+    /// Sets flags that forbid nothing.
     fn set_flags(&mut self) {
         let ino = self.any_node();
         let flags = self.random.pick(&[FileFlags::default(), FileFlags::NO_DUMP, FileFlags::NO_ATIME]);

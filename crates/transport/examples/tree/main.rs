@@ -1,7 +1,7 @@
 //! A file tree in memory, served until it is unmounted: `tree DIR auto|rings|classic`. Shows how a file system uses the
-//! transport, and is what its tests mount.
+//! transport. The transport's tests mount it.
 //!
-//! Reading a file named `wait` takes until its caller gets a signal; `stats` tells what happened so far.
+//! A read of the file `wait` lasts until its caller gets a signal. `stats` has the counts so far.
 
 mod nodes;
 mod serve;

@@ -9,7 +9,7 @@ use oncefs_transport::protocol::operation::{SetAttributes, SetTime};
 
 pub const ROOT: u64 = 1;
 
-/// What has gone wrong, or not.
+/// A result, or an errno.
 pub type Answer<T> = Result<T, Errno>;
 
 pub fn errno(code: i32) -> Errno {
@@ -26,12 +26,12 @@ pub fn now() -> Time {
 pub struct Node {
     pub attributes: Attributes,
     pub birth: Time,
-    /// Of a file; the target of a symbolic link.
+    /// The content of a file, or the target of a symbolic link.
     pub data: Vec<u8>,
-    /// Of a directory.
+    /// The names in a directory.
     pub names: BTreeMap<Vec<u8>, u64>,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// How often the kernel was told of it.
+    /// The kernel's lookups.
     pub lookups: u64,
 }
 
@@ -49,7 +49,7 @@ impl Nodes {
         nodes
     }
 
-    /// How many there are.
+    /// The number of inodes.
     pub fn count(&self) -> usize {
         self.nodes.len()
     }
@@ -91,7 +91,7 @@ impl Nodes {
         Ok(())
     }
 
-    /// Takes a name away, and the inode with the last one if the kernel does not hold it.
+    /// Removes a name, and with the last name the inode, unless the kernel holds it.
     pub fn unlink(&mut self, parent: u64, name: &[u8]) -> Answer<()> {
         let inode = self.find(parent, name)?;
         if !self.get(inode)?.names.is_empty() {

@@ -47,7 +47,7 @@ impl Tree {
 }
 
 impl State {
-    /// The answer that tells the kernel of an inode.
+    /// The reply that gives the kernel an inode.
     fn entry(&mut self, inode: u64) -> Answer<Entry> {
         let node = self.nodes.get_mut(inode)?;
         node.lookups += 1;
@@ -55,7 +55,7 @@ impl State {
         Ok(Entry { inode, generation: 0, name_valid: VALID, attributes_valid: VALID, attributes })
     }
 
-    /// A new inode with a name, and what the kernel is told of it. Labels become attributes.
+    /// Makes an inode with a name, and returns the reply for the kernel. Labels become attributes.
     fn made(&mut self, parent: u64, name: &[u8], mode: u32, rdev: u32, extensions: &Extensions<'_>) -> Answer<Entry> {
         let inode = self.nodes.make(mode, rdev, Vec::new());
         self.nodes.link(parent, name, inode)?;
@@ -119,7 +119,7 @@ fn give<T>(answer: Answer<T>, reply: Reply, give: impl FnOnce(Reply, T)) {
     }
 }
 
-/// A value, or its length if the caller asks for that.
+/// Replies with a value, or with its length if `size` is 0.
 fn give_value(value: &[u8], size: u32, reply: Reply) {
     match size {
         0 => reply.size(value.len() as u32),

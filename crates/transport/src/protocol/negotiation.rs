@@ -1,4 +1,4 @@
-//! INIT: what the kernel offers, what the daemon wants, and the answer.
+//! INIT: the kernel's offer, the daemon's wishes, and the reply.
 
 use super::flags::init;
 use super::wire::{Malformed, Reader, Writer};

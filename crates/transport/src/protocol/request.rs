@@ -37,7 +37,7 @@ impl<'a> Request<'a> {
     /// Checks a whole message.
     ///
     /// # Errors
-    /// What does not follow the protocol is refused, with the header if there was one: then EIO can be answered.
+    /// The message breaks the protocol. The error has the header if there was one, so that the caller can answer EIO.
     pub fn decode(message: &'a [u8], protocol: Protocol) -> Result<Self, Refused> {
         let mut reader = Reader::new(message);
         let header = InHeader::decode(&mut reader).map_err(|why| Refused { header: None, why })?;

@@ -94,7 +94,7 @@ impl RingThread {
     /// Makes the ring, reports whether that worked, and serves the ring after a message from `go`.
     ///
     /// # Errors
-    /// io_uring failed while the mount was there.
+    /// io_uring failed while the mount existed.
     pub(crate) fn run(
         server: &Arc<Server>,
         post: Post,

@@ -121,8 +121,7 @@ impl Finished {
     /// Writes the reply into the entry, ready to commit.
     ///
     /// # Safety
-    /// `entry` is the one with this index, this is called by the thread that commits, and nothing borrows from the
-    /// request any more.
+    /// `entry` is the one with this index, the calling thread commits, and no borrow of the request is left.
     pub(super) unsafe fn prepare(&self, entry: &Entry) {
         let len = match &self.body {
             Body::InPlace(len) => *len,

@@ -1,4 +1,4 @@
-//! Processes that use a mount without a pause, so that what happens to it happens under load.
+//! Processes that use a mount without a pause, so that mishaps come under load.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ impl Load {
         Self(clients)
     }
 
-    /// Whether all of them are at work.
+    /// Whether all of them make progress.
     pub fn goes_on(&mut self, tree: &Tree) -> bool {
         let round = |tree: &Tree| std::fs::read_to_string(tree.path("done-0")).unwrap_or_default();
         let before = round(tree);
@@ -24,7 +24,7 @@ impl Load {
         self.0.iter_mut().all(|client| client.try_wait().unwrap().is_none())
     }
 
-    /// Waits until all have met the end of the mount.
+    /// Waits until all have noticed the end of the mount.
     pub fn ends(mut self) {
         for client in &mut self.0 {
             ends(client, "a program that uses the mount");
@@ -42,7 +42,7 @@ impl Drop for Load {
 }
 
 fn client(root: &Path, number: usize) -> Child {
-    // Ends by itself should nobody end it.
+    // Ends by itself if no test ends it.
     let seconds = 6 * PATIENCE.as_secs();
     let script = format!(
         "set -e; mkdir own-{number}; end=$((SECONDS + {seconds})); i=0

@@ -1,5 +1,5 @@
-//! What happens to mounts, daemons and machines: signals, forgetting, abort, unmounting under load, a daemon that dies or
-//! is frozen, CPUs that go off line and come back.
+//! Mishaps of mounts, daemons and machines: signals, forgetting, abort, unmounting under load, a daemon that dies or is
+//! frozen, CPUs that go off line and come back.
 
 use std::fs;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ fn a_daemon_that_is_killed_under_load_takes_no_program_with_it() {
     }
 }
 
-/// A cgroup whose processes stand still, of either version. Dropped, they go on.
+/// A cgroup of either version whose processes are frozen. Dropping it thaws them.
 struct Freezer {
     dir: PathBuf,
     knob: &'static str,
@@ -149,7 +149,7 @@ impl Drop for Freezer {
         self.set(false);
         let home = self.dir.parent().unwrap().join("cgroup.procs");
         for pid in fs::read_to_string(self.dir.join("cgroup.procs")).unwrap().lines() {
-            // Fails for one that has just ended.
+            // Fails for a process that has just ended.
             drop(fs::write(&home, pid));
         }
         eventually("the freezer is empty", || fs::remove_dir(&self.dir).is_ok());

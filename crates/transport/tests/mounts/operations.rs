@@ -1,4 +1,4 @@
-//! Every operation, as programs see it.
+//! Every operation, from the view of programs.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
@@ -125,7 +125,7 @@ fn extended_attributes_are_kept() {
         fs::write(tree.path("file"), "").unwrap();
         let (path, name, value) = (c(&tree.path("file")), c"user.colour", vec![7_u8; 3000]);
         let mut found = vec![0_u8; 4000];
-        // SAFETY: strings are NUL-terminated, buffers as long as is said, and all outlive the calls.
+        // SAFETY: strings are NUL-terminated, buffers have the stated lengths, and all outlive the calls.
         unsafe {
             check(libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)).unwrap();
             let mut get =
@@ -197,7 +197,7 @@ fn ioctls_take_and_give_bytes() {
         // SAFETY: the descriptor is open, and the command has an argument of two bytes.
         let returned = unsafe { libc::ioctl(file.as_raw_fd(), ECHO, bytes.as_mut_ptr()) };
         assert_eq!((returned, bytes), (7, [4, 3]), "over {way}");
-        // SAFETY: as above; a command that is not known.
+        // SAFETY: as above, with an unknown command.
         let unknown = unsafe { libc::ioctl(file.as_raw_fd(), ECHO + 1, bytes.as_mut_ptr()) };
         assert_eq!(check(unknown).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
         drop(file);

@@ -1,4 +1,4 @@
-//! Where and how the threads of a daemon run, and what its buffers take.
+//! The CPUs and the scheduling of a daemon's threads, and the memory of its buffers.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -9,7 +9,7 @@ use super::tree::{Tree, WAYS};
 
 const MIB: usize = 1 << 20;
 
-/// A line of what the kernel says of each thread of a process.
+/// A value from a file in /proc, for each thread of a process.
 fn of_threads(pid: u32, file: &str, find: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let told = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join(file)).unwrap());
@@ -39,7 +39,7 @@ fn a_daemon_stays_on_the_cpus_that_it_was_given() {
         let tree = Tree::mount_on_cpu(way, 1);
         fs::write(tree.path("file"), "content").unwrap();
         for _ in 0..100 {
-            // Reads may wait, and may then run on any CPU: of those that the daemon was given.
+            // Reads may wait, and may then run on any CPU that the daemon may use.
             fs::read(tree.path("stats")).unwrap();
         }
         let cpus = of_threads(tree.daemon.id(), "status", |status| line(status, "Cpus_allowed_list:"));
@@ -67,7 +67,7 @@ fn a_large_read_comes_as_several_requests_that_threads_answer_at_once() {
     }
 }
 
-/// The most memory that a process ever had, of its own.
+/// The peak of a process's own memory.
 fn most_kib(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     line(&status, "VmHWM:").unwrap().trim_end_matches("kB").trim().parse().unwrap()
@@ -75,7 +75,7 @@ fn most_kib(pid: u32) -> usize {
 
 #[test]
 fn many_answers_to_come_take_no_more_memory_than_was_said() {
-    /// What `examples/tree` lets rings take.
+    /// The memory that `examples/tree` gives to rings.
     const BUFFERS_MIB: usize = 64;
     let tree = Tree::mount("rings");
     let path = tree.path("file");

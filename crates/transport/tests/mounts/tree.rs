@@ -1,4 +1,4 @@
-//! A mounted tree: the example `tree` as a process of its own, and what tests do to it.
+//! A mounted tree: the example `tree` in a process of its own, and the tests' operations on it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,10 +11,11 @@ use oncefs_transport::unmount;
 
 use super::waiting::eventually;
 
-/// Both ways. A kernel that lacks one fails the tests: nothing is skipped.
+/// Both ways. The tests fail on a kernel that lacks one, and skip nothing.
 pub const WAYS: [&str; 2] = ["rings", "classic"];
 
-/// Held by every mount, and by who takes CPUs off line alone: meanwhile threads with rings cannot end.
+/// Held shared by every mount, and exclusively by a test that takes CPUs off line: threads with rings cannot end
+/// meanwhile.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// Waits until no other test has a mount, and keeps them from mounting.
@@ -22,7 +23,7 @@ pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A mount with its daemon. Dropped, both are gone, in whatever state they were.
+/// A mount with its daemon. Dropping it removes both, in any state.
 pub struct Tree {
     pub daemon: Child,
     dir: tempfile::TempDir,
@@ -51,7 +52,7 @@ impl Tree {
         tree
     }
 
-    /// Mounts, for a test that is alone.
+    /// Mounts, for a test that runs alone.
     pub fn mount_alone(way: &'static str) -> Self {
         Self::mount_by(Command::new(program()), way)
     }
@@ -78,14 +79,14 @@ impl Tree {
         self.dir.path()
     }
 
-    /// A number that the daemon counts.
+    /// A count of the daemon.
     pub fn count(&self, name: &str) -> u64 {
         let text = fs::read_to_string(self.path("stats")).unwrap();
         let found = text.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
         found.unwrap_or_else(|| panic!("no {name} in {text:?}")).parse().unwrap()
     }
 
-    /// A process that reads the file whose read takes until a signal; it is under way.
+    /// A process that reads the file `wait`. Its read is under way.
     pub fn waiter(&self) -> Child {
         let before = self.count("waited");
         let waiter = Command::new("cat").arg(self.path("wait")).stderr(Stdio::null()).spawn().unwrap();
@@ -118,14 +119,14 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // After a test that failed, so that nothing is left; otherwise both are gone, and nothing is to be done.
+        // Cleans up after a failed test. Otherwise both are already gone.
         drop(self.daemon.kill());
         drop(unmount(self.dir.path(), libc::MNT_DETACH));
         drop(self.daemon.wait());
     }
 }
 
-/// The example: in `ONCEFS_EXAMPLES`, else beside the directory of this test's program.
+/// The example: in `ONCEFS_EXAMPLES`, otherwise next to the directory of this test's program.
 fn program() -> PathBuf {
     let examples = std::env::var_os("ONCEFS_EXAMPLES").map_or_else(
         || {

@@ -1,4 +1,4 @@
-//! The sentence that says what a run is, and why.
+//! The sentence that describes a run and its reason.
 
 use oncefs_engine::{BudgetUse, Equal, ExplainedRun, What};
 

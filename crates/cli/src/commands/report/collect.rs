@@ -1,4 +1,4 @@
-//! Goes through all files of a mount and asks the daemon what each holds and shares.
+//! Walks all files of a mount and asks the daemon for the held and shared data of each.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;

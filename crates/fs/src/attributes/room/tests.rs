@@ -1,4 +1,4 @@
-//! Attributes at their bounds, and inodes of older volumes that are beyond them, on the smallest log.
+//! Attributes at their bounds, and inodes of older volumes beyond them, on the smallest log.
 
 use std::sync::{Arc, mpsc};
 
@@ -16,7 +16,7 @@ const DATA: Blocks = Blocks(8192);
 const LOG_BYTES: u64 = 4 << 20;
 const USER: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
-/// What survives a closing.
+/// The parts that survive closing the volume.
 #[derive(Clone)]
 struct Volume {
     data: Arc<MemoryDevice>,
@@ -52,7 +52,7 @@ impl Volume {
         }
     }
 
-    /// A commit follows each publication: only one that is too large by itself does not fit into the log.
+    /// A commit follows each publication, so only a publication that is too large by itself does not fit into the log.
     fn store(&self) -> Arc<Store> {
         self.store_with(Box::new(|commit| commit().unwrap()))
     }
@@ -66,7 +66,7 @@ impl Volume {
         open_on(self.store())
     }
 
-    /// What a power cut leaves now.
+    /// The state after a power cut.
     fn after_power_cut(&self) -> Self {
         let left_of = |device: &MemoryDevice| Arc::new(device.after_power_cut(|_| false));
         let (data, table, log) = (left_of(&self.data), left_of(&self.table), left_of(&self.log));
@@ -89,7 +89,7 @@ fn file(fs: &FileSystem, name: &[u8]) -> Ino {
     fs.mknod(Ino::ROOT, name, libc::S_IFREG | 0o644, 0, &USER).unwrap().ino
 }
 
-/// Gives an inode attributes as an older version did, without looking at their number.
+/// Gives an inode attributes as an older version did, without a check of their number.
 fn give_attributes(fs: &FileSystem, ino: Ino, count: usize) {
     give_named(fs, ino, count, |n| format!("user.{n:0200}"));
 }
@@ -131,7 +131,7 @@ fn attributes_take_no_more_than_a_listing_can_return_and_one_mebibyte() {
     assert_clean(&fs);
 }
 
-/// Built with the feature `checked`, more reads with the inode's lock than the rule allows are a panic.
+/// With the feature `checked`, more reads under the inode's lock than the rule allows are a panic.
 #[test]
 fn very_many_short_attributes_are_counted_with_few_reads_under_the_inode_s_lock() {
     let volume = Volume::new();
@@ -157,7 +157,7 @@ fn an_inode_with_more_attributes_than_the_log_takes_at_once_is_deleted_in_portio
     fs.removexattr(ino, format!("user.{:0200}", 7).as_bytes()).unwrap();
     fs.unlink(Ino::ROOT, b"many").unwrap();
     drop(fs);
-    // What an earlier version left: an orphan that it could not delete at any mount.
+    // An earlier version left such an orphan and could not delete it at any mount.
     let fs = volume.open();
     fs.reclaim_left_behind().unwrap();
     assert_clean(&fs);

@@ -90,7 +90,7 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// Collects what all other records state about an inode.
+    /// Collects the statements of all other records about an inode.
     fn seen(&mut self, ino: Ino, streams: &mut Streams<'_>) -> Result<Seen> {
         let mut seen = Seen::default();
         while streams.targets.peek()?.is_some_and(|[target, ..]| target == ino.0) {
@@ -127,7 +127,7 @@ impl Audit<'_> {
         Ok(seen)
     }
 
-    /// Reports what is left of an inode without a record.
+    /// Reports the remains of an inode without a record.
     fn missing(&mut self, ino: Ino, seen: &Seen) {
         if ino == Ino::ROOT {
             return (self.found)(Fault::Root);

@@ -1,4 +1,4 @@
-//! Faults of names that met at full places, and of the record that says how names are placed.
+//! Faults of names that met at full places, and of the placement record.
 
 use super::*;
 use crate::format::placement;
@@ -18,7 +18,7 @@ fn crowded() -> Volume {
     volume
 }
 
-/// A place of the directory that names passed, with the names there.
+/// A full place of the directory, with its names.
 fn full_place(v: &Broken<'_>, directory: Ino) -> (Place, Names) {
     let (from, to) = dirent::range(directory);
     let records = v.store.scan(&from, &to, usize::MAX).unwrap();
@@ -74,7 +74,7 @@ fn a_name_of_a_crowded_directory_is_moved_to_one_of_its_places() {
         let (key, value) = v.store.scan(&from, &to, 1).unwrap().pop().unwrap();
         let names = Names::decode(volume.e, &value).unwrap();
         v.delete(key);
-        // No place of this volume has such a number.
+        // This volume has no place with such a number.
         v.put(dirent::key(volume.e, Place::of_cookie(1 << 40)), names.encode(volume.e));
     });
     assert_all_are_found(&volume);

@@ -1,4 +1,4 @@
-//! From maps to paths: what a search finds, and that its cost is bounded.
+//! From maps to paths: the findings of a search, and the bound on its cost.
 
 use super::*;
 use crate::fsck::paths::{NAMES_OF_A_FILE_MAX, NamesFound, PATH_BYTES_MAX, names_of_maps};
@@ -29,7 +29,7 @@ fn chain(fs: &FileSystem, top: Ino, name: &[u8], depth: usize) -> Vec<Ino> {
     chain
 }
 
-/// What a search for some files costs and gives does not grow with the number of their links times their depth.
+/// The cost and the result of a search do not grow with the number of links times their depth.
 #[test]
 fn many_links_at_great_depth_cost_a_bounded_search() {
     const LINKS: usize = 300;
@@ -53,7 +53,7 @@ fn many_links_at_great_depth_cost_a_bounded_search() {
     }
     let whole = [&b"/x".repeat(1_500)[..], b"/end"].concat();
     assert!(found.files[&map_of(&store, volume.f)].paths.contains(&whole), "a path that open(2) takes is whole");
-    // Inodes and names once, and names of directories once more.
+    // Inodes and names are read once, and names of directories once more.
     let inodes = (DEPTH + 1_500 + 10) as u64;
     let most = inodes + (inodes + LINKS as u64) + 2 * inodes;
     assert!(found.records <= most, "{} records were read, more than {most}", found.records);

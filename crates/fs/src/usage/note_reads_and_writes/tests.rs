@@ -1,4 +1,4 @@
-//! What the monitor keeps: ranges as blocks, moments, rewrites, positions of handles, noted reads.
+//! The monitor's state: ranges as blocks, moments, rewrites, positions of handles, noted reads.
 
 use super::*;
 
@@ -114,7 +114,7 @@ fn no_moment_is_in_the_future_after_the_clock_jumped_back() {
     let mut usage = Usage::created(Moment(1_000));
     assert!(noted(900, READS).add_to(&mut usage, Moment(500)));
     assert_eq!((usage.last_access(), usage.last_write()), (Moment(500), Moment(500)));
-    // Also where nothing was read and the access itself is not new.
+    // Also without a read, and if the access itself is not new.
     let mut usage = Usage::created(Moment(1_000));
     assert!(noted(1_000, ACCESS).add_to(&mut usage, Moment(500)));
     assert_eq!((usage.last_access(), usage.last_write()), (Moment(500), Moment(500)));

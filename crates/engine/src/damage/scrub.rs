@@ -349,8 +349,8 @@ impl Core {
         }
     }
 
-    /// Publishes the scrub's progress. It is durable with the current group, and every mark that the scrub set is
-    /// durable before it.
+    /// Publishes the scrub's progress. It becomes durable with the current group, and not before the marks that the
+    /// scrub set.
     pub fn save_scrub(&self) -> Result<()> {
         let Some(record) = self.damage.scrub().record_to_save(self.foreground.now()) else { return Ok(()) };
         let mut plan = Plan::default();

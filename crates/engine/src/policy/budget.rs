@@ -26,8 +26,8 @@ const PORTION_SHARDS: usize = 64;
 const SHARDS_OF_WORKER_MAX: usize = 16_384;
 
 impl Core {
-    /// The account of a file, computed from its last blocks before a place. Unreadable shards count as nothing, because
-    /// no write depends on them.
+    /// The account of a file, computed from its last blocks before a place. If they cannot be read it is empty, because
+    /// no write depends on it.
     pub fn account_before(&self, map: MapId, place: Lbn) -> FilePieces {
         let end = place.0.div_ceil(SHARD_BLOCKS);
         let from = end.saturating_sub(SHARDS_OF_WRITE_MAX);

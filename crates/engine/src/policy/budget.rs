@@ -22,7 +22,7 @@ const FREE_BLOCKS_MAX: usize = 8;
 const SHARDS_OF_WRITE_MAX: u64 = 64;
 /// Shards read at a time.
 const PORTION_SHARDS: usize = 64;
-/// Most shards that the worker reads: 16 GiB of a file. The rest of the file is assumed to be alike.
+/// Most shards that the worker reads: 16 GiB of a file. Blocks beyond these do not count.
 const SHARDS_OF_WORKER_MAX: usize = 16_384;
 
 impl Core {

@@ -20,7 +20,7 @@ pub fn can_be_replaced(file: &Path) -> io::Result<()> {
     }
 }
 
-/// Writes a new file with this mode beside the old one, which it then replaces.
+/// Writes a new file with this mode next to the old one, and then replaces the old one by it.
 pub fn replace(file: &Path, text: &str, mode: u32) -> io::Result<()> {
     can_be_replaced(file)?;
     let name = file.file_name().ok_or_else(|| io::Error::other("it has no name"))?;

@@ -196,7 +196,7 @@ impl Model {
         self.shared
     }
 
-    /// A file of about so many blocks begins.
+    /// Begins a file of about `blocks` blocks.
     pub fn begin_file(&mut self, blocks: u64) {
         self.account = FilePieces::default();
         self.account.grow(blocks, 0);

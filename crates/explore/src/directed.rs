@@ -412,7 +412,7 @@ fn full() -> Vec<Operation> {
 }
 
 /// Free space is reserved in pieces that fit less and less. Then the reserved ranges are written, cloned over, punched
-/// and cut, beside writes that find no room.
+/// and cut, along with writes that find no room.
 fn full_of_promises() -> Vec<Operation> {
     const AT: u64 = BLOCK as u64;
     let reserve = |path, blocks: u64| Allocate(path, 64 * AT, blocks * AT, AllocateMode::Reserve { keep_size: false });

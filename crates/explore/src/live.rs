@@ -18,7 +18,7 @@ use crate::tape::{Recorded, Tape};
 /// Memory for caches and hints.
 const MEMORY_BYTES: u64 = 2 << 20;
 
-/// A clock that stands still until it is moved.
+/// A clock that stops until a test moves it.
 #[derive(Default)]
 pub struct StepClock(AtomicI64);
 

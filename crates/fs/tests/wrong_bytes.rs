@@ -1,6 +1,5 @@
-//! One or two bytes of a volume are wrong or a sector cannot be read, in any structure, in any state: what is shown is
-//! right or an error, nothing that was superseded comes back, and there is a way out that costs no more than
-//! `docs/fsck.md` says. The drill: `scripts/flips`.
+//! Damages one or two bytes or a sector of a volume, in any structure and any state: every answer is right or an error,
+//! no superseded content comes back, and a repair costs no more than `docs/fsck.md` says. The drill: `scripts/flips`.
 
 mod judge;
 mod look;
@@ -26,7 +25,7 @@ use strike::{Harm, STRUCTURES, parts, places, strike};
 use way_out::{First, Mended, mend, use_it};
 use world::{PROFILES, State, World};
 
-/// What is done to a volume.
+/// The damage to a volume.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     number: u64,
@@ -53,7 +52,7 @@ impl Case {
     }
 }
 
-/// What became of flips of one kind.
+/// The results of flips of one kind.
 #[derive(Debug, Default)]
 struct Tally {
     flips: u64,
@@ -65,14 +64,14 @@ struct Tally {
     mended: BTreeMap<Mended, u64>,
 }
 
-/// What became of one.
+/// The result of one flip.
 struct Outcome {
     in_use: Option<Verdict>,
     mended: Result<Mended, String>,
     afterwards: Option<Verdict>,
 }
 
-/// Of the states that a damaged log may leave, the verdict on the one that was left.
+/// The verdict on the state that was left, of those that a damaged log may leave.
 fn best(world: &World, case: &Case, view: &View) -> Verdict {
     let states = world.states(case.state);
     let from = if case.structure == "log" { 0 } else { states.len() - 1 };
@@ -106,7 +105,7 @@ fn run_case(world: &World, case: &Case, random: &mut Random) -> (String, Outcome
     (places.join(", "), Outcome { in_use, mended, afterwards })
 }
 
-/// What must not be, in words.
+/// The broken promises, in words.
 fn violations(world: &World, case: &Case, outcome: &Outcome) -> Vec<String> {
     let mut found = Vec::new();
     for (when, verdict) in [("in use", &outcome.in_use), ("afterwards", &outcome.afterwards)] {
@@ -126,8 +125,8 @@ fn violations(world: &World, case: &Case, outcome: &Outcome) -> Vec<String> {
     found
 }
 
-/// Flips of all kinds in volumes of these profiles, of which the last has one copy of its metadata, and what was found that
-/// must not be.
+/// Makes flips of all kinds in volumes of these profiles, and fails if a promise is broken. The last profile has one
+/// copy of its metadata.
 fn run(
     profiles: &[Profile],
     flips: u64,
@@ -147,7 +146,7 @@ fn run(
                     }
                     let mut random = Random::mixed(seed ^ number << 20);
                     let case = Case::of(number, &mut random);
-                    // Half of them where one copy of metadata is all there is.
+                    // Half of them hit volumes with one copy of metadata.
                     let world = if random.one_in(2) { alone } else { &twice[random.index(twice.len())] };
                     if !is_wanted(world, &case) {
                         continue;
@@ -184,7 +183,7 @@ fn add(tally: &mut Tally, outcome: &Outcome) {
     }
 }
 
-/// Where one copy is all there is, the wrong byte of a record file is sought for seconds: `flips` has these.
+/// With one copy, the search for the wrong byte of a record file takes seconds, so `flips` tests that.
 #[test]
 fn a_hundred_flips_show_nothing_wrong_and_leave_a_way_out() {
     let is_quick = |world: &World, case: &Case| world.has_copies() || !case.structure.starts_with("record ");

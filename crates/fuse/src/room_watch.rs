@@ -141,7 +141,7 @@ impl Drop for RoomWatch {
     }
 }
 
-/// What the kernel was told last.
+/// The settings last given to the kernel.
 struct State {
     dirty_max: Option<u64>,
     is_synchronous: bool,

@@ -220,7 +220,7 @@ fn examine_open(
     findings.add_fixed(files.mended, mended);
     findings.add_left(files.left, left);
     if left > 0 && limit.is_none() {
-        // Faults that follow from a damaged file cannot be told from damage of their own.
+        // Faults that follow from a damaged file cannot be distinguished from other damage.
         return Ok(());
     }
     if let Some(limit) = limit {

@@ -228,7 +228,7 @@ mod tests {
         result.unwrap_err().kind() == ErrorKind::PermissionDenied
     }
 
-    /// A volume's directory beside a letter, for a thread that confines itself.
+    /// A volume's directory next to a file `letter`, for a thread that confines itself.
     fn beside_a_letter(test: impl FnOnce(&Path, &Path) + Send + 'static) {
         let parent = tempfile::tempdir().unwrap();
         let (volume, letter) = (parent.path().join("volume"), parent.path().join("letter"));

@@ -1,4 +1,4 @@
-//! The fix for each fault. Reads everything anew, because an earlier fix may have changed it.
+//! The fix for each fault. Reads all records again, because an earlier fix may have changed them.
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 

@@ -3,7 +3,7 @@
 //! No record leads from a map to its inode, or from an inode to its names. A search reads all inodes once, all names
 //! once, and the names of each directory above a file at most once more. Its memory is bounded for any volume: the
 //! numbers of files, names of a file, directories and bytes of paths have limits, and the rest is left to the next
-//! search. A path that open(2) takes is complete. A longer path is cut to its end, below a directory that stands as a
+//! search. A path that open(2) takes is complete. A longer path is cut to its end, below a directory that is given as a
 //! number.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

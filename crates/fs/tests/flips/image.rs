@@ -71,7 +71,7 @@ pub fn written(bytes: &[u8]) -> Vec<u64> {
     pages.filter(|page| page_of(bytes, *page).iter().any(|byte| *byte != 0)).collect()
 }
 
-/// The record files of these names, in their order.
+/// The record files with these names, in order.
 pub fn named(volume: &Path, is_it: impl Fn(&str) -> bool) -> Vec<PathBuf> {
     let entries = fs::read_dir(volume.join("records")).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<PathBuf> = entries.filter(|path| is_it(path.file_name().unwrap().to_str().unwrap())).collect();
@@ -83,7 +83,7 @@ pub fn named(volume: &Path, is_it: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 pub fn parts_of_tables(volume: &Path, structure: &str) -> Vec<Part> {
     let part_of = |path: PathBuf| {
         let bytes = fs::read(&path).unwrap();
-        // A file without an end is what RocksDB had not finished when it was closed.
+        // A file without an end was not finished by RocksDB when it was closed.
         let (data, footer) = (table_data_end(&bytes)? as u64, bytes.len() as u64 - FOOTER_BYTES);
         let part = match structure {
             "record data" => 0..data,

@@ -1,4 +1,4 @@
-//! Compares what a volume shows with what it holds: what is lost, and what should never be shown.
+//! Compares the view of a volume with its true content: finds losses and wrong answers.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -8,16 +8,16 @@ use oncefs_fs::{FileKind, Ino};
 use super::look::{Shown, View};
 use super::truth::{BLOCK, History, Thing, Tree, text};
 
-/// What a test makes itself, after the damage.
+/// The name of the file that a test makes after the damage.
 pub const MADE_AFTERWARDS: &[u8] = b"made after the damage";
 const LOST_FOUND: &[u8] = b"lost+found";
 
-/// What became of a volume.
+/// The result for a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Things that are not there under each of their names with all that they had.
+    /// Things that are not complete under each of their names.
     pub lost: BTreeSet<Ino>,
-    /// What is shown and is not so.
+    /// Wrong answers.
     pub wrong: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ fn current_blocks(tree: &Tree) -> BTreeSet<&[u8]> {
     files.flat_map(|file| file.content.chunks(BLOCK)).collect()
 }
 
-/// An inode that fsck made of a name or of entries is root's, and nobody else may use it.
+/// Whether fsck may have made this inode of a name or of entries: it belongs to root, and no other user may use it.
 fn is_made_by_fsck(shown: &Shown) -> bool {
     let permissions = if shown.attributes.kind == FileKind::Symlink { 0o777 } else { 0o700 };
     let owner = (shown.attributes.uid, shown.attributes.gid);
@@ -122,7 +122,7 @@ fn compare_blocks(thing: &Thing, (name, ino): (&str, Ino), shown: &Shown, histor
     }
 }
 
-/// Something in `lost+found`: an inode with all that it had, or the content of a map, which is root's.
+/// Judges an entry of `lost+found`: a complete inode, or the content of a map, which belongs to root.
 fn found_lost(
     tree: &Tree,
     (path, ino): (&[u8], Ino),
@@ -134,7 +134,7 @@ fn found_lost(
     let shown = &view.things[&ino];
     let is = &shown.attributes;
     let name = text(path);
-    // A map's content is in a file of fsck's, whose number may be that of an inode that is lost.
+    // A map's content is in a file that fsck made, whose number may be that of a lost inode.
     let is_of_map = (is.uid, is.gid, is.permissions, is.kind) == (0, 0, 0o600, FileKind::Regular);
     if !is_of_map {
         match tree.things.get(&ino) {

@@ -1,4 +1,4 @@
-//! What a volume shows: everything that can be reached from its root, or the error that is in its place.
+//! The view of a volume: everything below its root, or the error in its place.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use oncefs_fs::{Attributes, Error, FileKind, FileSystem, Ino, Result};
 
 use super::truth::{BLOCK, Path, Xattrs, text};
 
-/// A thing, as it is shown.
+/// The view of a thing.
 #[derive(Debug)]
 pub struct Shown {
     /// Attributes of the inode.
     pub attributes: Attributes,
     /// Extended attributes that can be read.
     pub xattrs: Xattrs,
-    /// A file's blocks, or the target of a symbolic link; None: an error.
+    /// A file's blocks, or the target of a symbolic link. None: an error.
     pub blocks: Vec<Option<Vec<u8>>>,
 }
 
-/// Everything that is shown.
+/// The view of a volume.
 #[derive(Debug, Default)]
 pub struct View {
     /// The things.
@@ -29,7 +29,7 @@ pub struct View {
 }
 
 impl View {
-    /// Looks at everything, and for these names too, which are found by listing in a volume that is sound.
+    /// Reads everything, and looks these names up too. On a sound volume a listing has them all.
     pub fn of<'a>(fs: &FileSystem, asked: impl Iterator<Item = &'a Path>) -> Self {
         let mut view = Self::default();
         view.list(fs, Ino::ROOT, b"");
@@ -39,7 +39,7 @@ impl View {
         view
     }
 
-    /// An answer, unless it is an error; one that damage does not excuse is kept.
+    /// The answer. None: an error. Keeps an error that damage does not excuse.
     fn excused<T>(&mut self, what: &str, path: &[u8], answer: Result<T>) -> Option<T> {
         match answer {
             Ok(answer) => Some(answer),
@@ -62,7 +62,7 @@ impl View {
             let below = if path.is_empty() { name.clone() } else { [path, b"/", &name].concat() };
             if let Some(attributes) = self.excused("looking up", &below, fs.lookup(directory, &name)) {
                 self.show(fs, &below, attributes);
-                // A damaged parent could make a circle.
+                // A damaged parent could make a cycle.
                 if attributes.kind == FileKind::Directory && below.split(|byte| *byte == b'/').count() < 8 {
                     self.list(fs, attributes.ino, &below);
                 }

@@ -1,4 +1,4 @@
-//! Where a volume is damaged, and how.
+//! Chooses the places of damage, and damages them.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,14 +13,14 @@ use crate::unreadable_sectors::Unreadable;
 
 const SECTOR: u64 = 512;
 
-/// What becomes of a structure.
+/// The damage to a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// One byte is wrong.
     OneByte,
-    /// Two are.
+    /// Two bytes are wrong.
     TwoBytes,
-    /// A sector cannot be read until something else is written there.
+    /// A sector cannot be read until it is written.
     Sector,
 }
 
@@ -41,7 +41,7 @@ pub const STRUCTURES: [&str; 13] = [
     "data",
 ];
 
-/// The bytes that belong to a structure of a volume, which is a copy of the world's in this state.
+/// The bytes of a structure in `volume`, a copy of the world's volume in this state.
 pub fn parts(world: &World, state: State, volume: &Path, structure: &str) -> Vec<Part> {
     if structure.starts_with("record ") {
         return parts_of_tables(volume, structure);
@@ -76,7 +76,7 @@ fn structure_of(name: &Path) -> &'static str {
 /// A place: a file and a byte in it.
 pub type Spot = (PathBuf, u64);
 
-/// Places for a harm: that of a second wrong byte is near the first or anywhere in the structure, alike often.
+/// Places for damage. A second wrong byte is near the first or anywhere in the structure, equally often.
 pub fn places(parts: &[Part], harm: Harm, random: &mut Random) -> Vec<Spot> {
     let first = anywhere(parts, random);
     let mut places = vec![first.clone()];
@@ -107,7 +107,7 @@ fn beside(first: &Spot, part: &Range<u64>, random: &mut Random) -> Spot {
     (first.0.clone(), at)
 }
 
-/// Does it at these places. A sector can be read again once what is given is dropped.
+/// Damages these places. A sector can be read again once the result is dropped.
 pub fn strike(places: &[Spot], harm: Harm, random: &mut Random) -> Option<Unreadable> {
     if harm == Harm::Sector {
         let (path, at) = &places[0];

@@ -1,4 +1,5 @@
-//! What a volume holds, exactly: names, owners, permissions, attributes and every block, and which content was of whom.
+//! The exact content of a volume: names, owners, permissions, attributes and every block, and the owners of all
+//! content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A file, directory or symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thing {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its permission bits.
     pub permissions: u32,
@@ -44,7 +45,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// What has this name.
+    /// The thing with this name.
     pub fn at(&self, path: &[u8]) -> &Thing {
         &self.things[&self.names[path]]
     }
@@ -55,12 +56,12 @@ impl Tree {
     }
 }
 
-/// Which thing a block was written for, and as which of its versions: told by the first bytes of its content.
+/// The thing and version that a block was written for, by the first bytes of its content.
 #[derive(Default)]
 pub struct History(HashMap<[u8; 16], String>);
 
 impl History {
-    /// New content for `path`: no block of it has been anywhere before.
+    /// New content for `path`, with blocks that were never used before.
     pub fn unique(&mut self, path: &[u8], uid: u32, len: usize) -> Vec<u8> {
         let number = self.0.len() as u64;
         let bytes = bytes_of(number + 1, len);
@@ -71,7 +72,7 @@ impl History {
         bytes
     }
 
-    /// What a block is that is not what it should be.
+    /// Describes the content of a wrong block.
     pub fn tell(&self, block: &[u8]) -> String {
         if block.iter().all(|byte| *byte == 0) {
             return "zeros".to_owned();
@@ -81,18 +82,18 @@ impl History {
     }
 }
 
-/// Content that many have: every call gives the same.
+/// Content that many files share: every call returns the same.
 pub fn shared(len: usize) -> Vec<u8> {
     bytes_of(u64::MAX, len)
 }
 
-/// Bytes that depend on a number, of which no two blocks are equal.
+/// Bytes that depend on a number. No two blocks of them are equal.
 fn bytes_of(number: u64, len: usize) -> Vec<u8> {
     let word = |n: u64| mix(mix(number) ^ n).to_le_bytes();
     (0..len.div_ceil(8) as u64).flat_map(word).take(len).collect()
 }
 
-/// A path as people read it.
+/// A path as text.
 pub fn text(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

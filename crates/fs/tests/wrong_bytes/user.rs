@@ -1,4 +1,4 @@
-//! Calls that change a volume and the truth about it alike.
+//! Calls that change a volume and its expected content together.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ pub const ACL: &[u8] = b"system.posix_acl_access";
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 
-/// A volume in use, what it holds, and what it held after each call.
+/// A volume in use, its content, and its content after each call.
 pub struct Users<'a> {
     /// The volume.
     pub fs: &'a FileSystem,
-    /// What it holds.
+    /// Its content.
     pub tree: Tree,
-    /// What it held after each call since these began: a crash leaves one of them.
+    /// Its content after each call since the beginning: a crash leaves one of them.
     pub states: Vec<Tree>,
-    /// Content that was written at any time.
+    /// All content ever written.
     pub history: &'a mut History,
 }
 
 impl<'a> Users<'a> {
-    /// Goes on with a volume that holds `tree`.
+    /// Continues with a volume that holds `tree`.
     pub fn new(fs: &'a FileSystem, tree: Tree, history: &'a mut History) -> Self {
         Self { fs, states: vec![tree.clone()], tree, history }
     }
@@ -62,7 +62,7 @@ impl<'a> Users<'a> {
         self.changed(&[path]);
     }
 
-    /// A call is over: it changed these things, and the directories that they are in.
+    /// Notes the end of a call that changed these things and their directories.
     fn changed(&mut self, paths: &[&[u8]]) {
         let directories = paths.iter().map(|path| self.slot(path).0);
         let things = paths.iter().filter_map(|path| self.tree.names.get(*path)).copied();
@@ -91,7 +91,7 @@ impl<'a> Users<'a> {
         self.add(path, &made, Vec::new());
     }
 
-    /// Writes content that nobody wrote before.
+    /// Writes content that was never written before.
     pub fn write(&mut self, path: &[u8], at: usize, len: usize) {
         let uid = self.tree.at(path).uid;
         let bytes = self.history.unique(path, uid, len);

@@ -1,4 +1,5 @@
-//! What an administrator does with a volume that is damaged: mounts it, checks it, and takes the way out that is named.
+//! The actions of an administrator on a damaged volume: mounts it, checks it, and runs the repair that the messages
+//! name.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::unreadable_sectors::Unreadable;
 
 const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
-/// What is tried first.
+/// The first attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
     /// It is mounted and used, and repaired afterwards.
@@ -24,7 +25,7 @@ pub enum First {
     Salvage,
 }
 
-/// Mounts a volume and looks at all of it; then something is made in it, and it is unmounted. None: it does not open.
+/// Mounts a volume and reads all of it, then makes a file in it and unmounts it. None: it does not open.
 pub fn use_it(volume: &Path, tree: &Tree) -> Option<View> {
     let fs = mounted(Store::open(volume, &options()).ok()?)?;
     let view = View::of(&fs, tree.names.keys());
@@ -44,7 +45,8 @@ fn make(fs: &FileSystem) -> oncefs_fs::Result<()> {
     Ok(())
 }
 
-/// As `fsck -p` or `fsck -y`. What is left that is not the content of blocks, or why the volume does not open.
+/// Repairs as `fsck -p` or `fsck -y` does. Returns the faults left, except in the content of blocks, or the reason why
+/// the volume does not open.
 fn repair(volume: &Path, limit: Remedy) -> Result<Vec<String>, String> {
     let store = Store::open_for_fsck(volume, &options()).map_err(|error| error.to_string())?;
     let repaired = repair_open(&store, limit).map_err(|error| error.to_string());
@@ -63,7 +65,7 @@ fn repair_open(store: &Arc<Store>, limit: Remedy) -> oncefs_fs::Result<Vec<Strin
     Ok(files.left.into_iter().chain(problems).chain(names.left).collect())
 }
 
-/// How a volume was mended.
+/// The repair that helped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mended {
     /// Safe repairs were enough.
@@ -76,8 +78,8 @@ pub enum Mended {
     LogCut,
 }
 
-/// Mends a volume. What cannot be read can be again once it was cut from the log or written anew. An error says why
-/// nothing helped.
+/// Repairs a volume. An unreadable sector becomes readable once it is cut from the log or overwritten. An error says
+/// why no repair helped.
 pub fn mend(volume: &Path, first: First, rotten: &mut Option<Unreadable>) -> Result<Mended, String> {
     if first == First::Mount {
         for (limit, mended) in [(Remedy::Safe, Mended::Safely), (Remedy::Asked, Mended::Asked)] {

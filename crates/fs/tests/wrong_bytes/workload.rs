@@ -1,4 +1,4 @@
-//! What users do on a volume: three of them with files of their own, and content that all have.
+//! The workload of a volume: three users with files of their own, and content that all of them have.
 
 use super::truth::{BLOCK, shared};
 use super::user::{ACL, Users};
@@ -15,7 +15,7 @@ fn path(uid: u32, rest: &str) -> Vec<u8> {
     format!("user {uid}/{rest}").into_bytes()
 }
 
-/// Where the first days put a file.
+/// The path of a file on the first days.
 fn file(uid: u32, n: usize) -> Vec<u8> {
     path(uid, &format!("folder {}/file {n}", n % 4))
 }
@@ -24,7 +24,7 @@ fn after(uid: u32) -> u32 {
     UIDS[(uid - UIDS[0] + 1) as usize % UIDS.len()]
 }
 
-/// Everything is made.
+/// Makes all files.
 pub fn first_day(users: &mut Users<'_>) {
     for uid in UIDS {
         users.mkdir(&home(uid), uid, 0o700);
@@ -61,7 +61,7 @@ fn make_file(users: &mut Users<'_>, uid: u32, n: usize) {
     }
 }
 
-/// Much of it is replaced, taken away, or given to others.
+/// Replaces and deletes many files, and gives others to other users.
 pub fn second_day(users: &mut Users<'_>) {
     for uid in UIDS {
         for n in (0..FILES).step_by(2) {
@@ -92,7 +92,7 @@ fn change_file(users: &mut Users<'_>, uid: u32, n: usize) {
     }
 }
 
-/// Others take the room that became free; what was changed is changed again.
+/// Lets other files take the free room, and changes the changed files again.
 pub fn third_day(users: &mut Users<'_>) {
     for uid in UIDS {
         for n in 0..10 {

@@ -1,4 +1,4 @@
-//! Volumes of users, unmounted and killed, with the truth about each.
+//! Volumes of users, unmounted and killed, with the expected content of each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::user::Users;
 use super::workload;
 use crate::flips::image::{BLOCK, Image, page_of, written};
 
-/// Profiles, each with as many copies as it says: the first three keep two of all metadata, the last one.
+/// Profiles with their own number of copies: the first three keep two of all metadata, the last keeps one.
 pub const PROFILES: [Profile; 4] = [Profile::Desktop, Profile::Server, Profile::Selective, Profile::Edge];
 
 /// Whether a volume was unmounted, or its daemon killed with work in the log.
@@ -33,7 +33,7 @@ pub struct World {
     dir: TempDir,
     /// The profile.
     pub profile: Profile,
-    /// All content of all times.
+    /// All content ever written.
     pub history: History,
     unmounted: (Image, Vec<Tree>),
     killed: (Image, Vec<Tree>),
@@ -42,14 +42,14 @@ pub struct World {
     copies: AtomicU64,
 }
 
-/// Nothing runs in the background that is not asked about here.
+/// No background work runs that a test does not ask for.
 pub fn options() -> OpenOptions {
     let settings = [("worker", "off"), ("inline", "all")];
     let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     OpenOptions { settings, ..OpenOptions::new(16 << 20) }
 }
 
-/// The names in a store that is open.
+/// The file system of an open store.
 pub fn mounted(store: Arc<Store>) -> Option<Arc<FileSystem>> {
     let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
     let opened = FileSystem::open(store.clone(), Arc::new(SystemClock), &options).ok();
@@ -64,7 +64,7 @@ fn open(volume: &Path) -> Arc<FileSystem> {
 }
 
 impl World {
-    /// Makes them.
+    /// Makes the volumes.
     pub fn new(profile: Profile, scratch: &str) -> Self {
         let dir = tempfile::tempdir_in(scratch).unwrap();
         let spec =
@@ -73,8 +73,8 @@ impl World {
         Store::format(&path, &spec, [7; 64]).unwrap();
         let store = Store::open(&path, &options()).unwrap();
         FileSystem::format(&store, &SystemClock).unwrap();
-        // Newer records stand over older ones, and over blocks that others took: with a third mount before the pictures
-        // RocksDB would merge them.
+        // Newer records override older ones, and freed blocks are reused. With a third mount before the images are
+        // taken, RocksDB would merge the records.
         let tree = live(&mounted(store).unwrap(), Tree::default(), &mut history, workload::first_day).pop().unwrap();
         let fs = open(&path);
         let second = live_on(&fs, tree, &mut history, workload::second_day);
@@ -97,7 +97,7 @@ impl World {
         world
     }
 
-    /// Whether all metadata is there twice.
+    /// Whether all metadata has two copies.
     pub fn has_copies(&self) -> bool {
         self.profile != Profile::Edge
     }
@@ -119,7 +119,7 @@ impl World {
         &self.of(state).0
     }
 
-    /// What the volume may hold if groups of its log are lost, oldest first; the last is what it holds.
+    /// The contents that the volume may have if groups of its log are lost, oldest first. The last is its true content.
     pub fn states(&self, state: State) -> &[Tree] {
         &self.of(state).1
     }
@@ -128,7 +128,7 @@ impl World {
         if state == State::Killed { &self.killed } else { &self.unmounted }
     }
 
-    /// A copy of a volume. It has a name of its own: RocksDB remembers what this process has open by name.
+    /// A copy of a volume. It has a name of its own, because RocksDB remembers open volumes of this process by name.
     pub fn copy(&self, state: State) -> PathBuf {
         let path = self.dir.path().join(format!("copy {}", self.copies.fetch_add(1, Relaxed)));
         self.image(state).write(&path);
@@ -136,14 +136,14 @@ impl World {
     }
 }
 
-/// A day on a volume, which is then unmounted. Gives what it held after each call.
+/// Runs a day on a volume, and unmounts it. Returns its content after each call.
 fn live(fs: &FileSystem, tree: Tree, history: &mut History, day: fn(&mut Users<'_>)) -> Vec<Tree> {
     let states = live_on(fs, tree, history, day);
     fs.close().unwrap();
     states
 }
 
-/// A day on a volume, each of whose users ends it with a commit.
+/// Runs a day on a volume. Each user ends the day with a commit.
 fn live_on(fs: &FileSystem, tree: Tree, history: &mut History, day: fn(&mut Users<'_>)) -> Vec<Tree> {
     let mut users = Users::new(fs, tree, history);
     day(&mut users);

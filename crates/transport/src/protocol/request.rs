@@ -296,7 +296,7 @@ fn of_handles<'a>(opcode: u32, from: &mut Reader<'_>) -> Result<Operation<'a>, M
 fn without_reply<'a>(opcode: u32, from: &mut Reader<'a>) -> Result<Operation<'a>, Malformed> {
     Ok(match opcode {
         op::INTERRUPT => Operation::Interrupt { unique: from.u64()? },
-        // The inode stands in the header.
+        // The inode is in the header.
         op::FORGET => Operation::Forget(Forgotten::One(0, from.u64()?)),
         _ => {
             let count = from.u32()? as usize;

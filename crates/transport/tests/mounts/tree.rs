@@ -34,7 +34,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Mounts, beside other tests.
+    /// Mounts, in parallel with other tests.
     pub fn mount(way: &'static str) -> Self {
         let beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         let mut tree = Self::mount_alone(way);
@@ -42,7 +42,7 @@ impl Tree {
         tree
     }
 
-    /// Mounts with a daemon that may run on one CPU only, beside other tests.
+    /// Mounts with a daemon that may run on one CPU only, in parallel with other tests.
     pub fn mount_on_cpu(way: &'static str, cpu: usize) -> Self {
         let beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         let mut command = Command::new("taskset");

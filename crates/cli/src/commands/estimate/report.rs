@@ -246,7 +246,7 @@ mod tests {
     const TEXTS: [&str; 5] =
         ["compression.method", "largest_files.path", "profiles.limit", "profiles.profile", "profiles.is_of_all_blocks"];
 
-    /// Two files, the second of which is a copy of the first with one block of its own; and one of zeros.
+    /// Three files: one, a copy of it with one block of its own, and one of zeros.
     fn report(memory_bytes_max: u64, files: u64) -> Report {
         let rules = rules::of_profiles(PieceCost::EXPECTED);
         let options =

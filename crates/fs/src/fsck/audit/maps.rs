@@ -103,8 +103,8 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// The parts where a file's lost blocks may have been: those without a record. If these do not take them all, also the
-    /// holes of others, of which the log may have brought a part back.
+    /// The parts that may have held a file's lost blocks: those without a record. If these are too few, also the holes
+    /// of other parts, some blocks of which the log may have restored.
     fn parts_of_lost(&mut self, ino: Ino, map: MapId, lost: Blocks) -> Result<Vec<u64>> {
         let Some(bytes) = self.store.get(&inode::key(ino))? else { return Ok(Vec::new()) };
         let Ok(InodeRecord { size, .. }) = InodeRecord::decode(ino, &bytes) else { return Ok(Vec::new()) };

@@ -43,12 +43,21 @@ pub fn recode(key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
-/// Whether the checksum of a record proves its value under its key. For names and attributes the checksum proves the
-/// inode in the key, but not the place or name in it. A place in a queue proves nothing: its checksum covers only the
-/// file.
+/// Whether the checksum of a record proves its value under its key. For directory entries the checksum proves the inode
+/// in the key, but not the place in it, which the names tell. An attribute proves itself only under a name that damage
+/// does not make of another one: its checksum does not cover the name. A place in a queue proves nothing: its checksum
+/// covers only the file.
 pub fn proves_itself(key: &[u8], value: &[u8]) -> bool {
-    is_known(key) && key.first() != Some(&queue::LETTER) && recode(key, value).is_ok()
+    let is_covered = match key.first() {
+        Some(&queue::LETTER) => false,
+        Some(&xattr::LETTER) => xattr::parse_key(key).is_some_and(|(_, name)| DISTINCT_NAMES.contains(&name)),
+        _ => true,
+    };
+    is_covered && is_known(key) && recode(key, value).is_ok()
 }
+
+/// Names of attributes that the kernel acts on. No few wrong bytes make one of them of another.
+const DISTINCT_NAMES: [&[u8]; 4] = [ACCESS, DEFAULT, b"security.capability", b"security.selinux"];
 
 /// The letters that keys start with, ascending.
 pub(crate) const LETTERS: [u8; 9] = *b"dinopqrsx";
@@ -78,11 +87,19 @@ mod tests {
 
     #[test]
     fn a_record_proves_itself_under_its_own_inode_only() {
-        let value = xattr::encode(Ino(5), b"value");
-        assert!(proves_itself(&xattr::key(Ino(5), b"user.a"), &value));
-        assert!(!proves_itself(&xattr::key(Ino(6), b"user.a"), &value));
-        assert!(!proves_itself(&xattr::key(Ino(5), b"user.a"), &value[1..]));
+        let (value, name) = (xattr::encode(Ino(5), b"value"), b"security.selinux");
+        assert!(proves_itself(&xattr::key(Ino(5), name), &value));
+        assert!(!proves_itself(&xattr::key(Ino(6), name), &value));
+        assert!(!proves_itself(&xattr::key(Ino(5), name), &value[1..]));
         assert!(!proves_itself(b"x", &value) && !proves_itself(b"", &value));
+    }
+
+    #[test]
+    fn an_attribute_proves_itself_under_no_name_that_a_wrong_byte_makes_of_another() {
+        let value = xattr::encode(Ino(5), b"value");
+        for name in [&b"user.a"[..], b"user.b", b"usar.b", b"security.selinuy"] {
+            assert!(!proves_itself(&xattr::key(Ino(5), name), &value), "{}", name.escape_ascii());
+        }
     }
 
     #[test]

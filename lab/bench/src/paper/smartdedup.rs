@@ -134,6 +134,8 @@ const CACHE: &str = "SmartDedup finds a duplicate in the kernel's page cache by 
                      a duplicate that our cache has lost is read from the device again";
 const LOG: &str = "a new block costs 59 bytes of log and table, and a shared one about 15, by the format";
 const TWIN: &str = "a twin of a whole trace, not the paper's segment";
+const FIXED: &str = "log, table and records have parts that do not grow with the data and weigh where there is little of it; the \
+                     share of that is not measured";
 const GROWS: &str = "grows with the duplicates";
 
 pub static PAPER: Paper = Paper {
@@ -332,12 +334,12 @@ pub static PAPER: Paper = Paper {
                    spread over contents as in DEDISbench's own table, as the images' tables are not published. Savings are \
                    net of all metadata.",
             claims: &[
-                Claim::at_least("space saved, 46.1 %", "up to 45.0 %", 45.0, saved!("dedis-46.1-write", "/space/used_bytes")),
-                Claim::at_least("device writes saved, 46.1 %", "up to 41.6 %", 41.6, saved!("dedis-46.1-write", "/device_written_settled")),
+                Claim::at_least("space saved, 46.1 %", "up to 45.0 %", 45.0, saved!("dedis-46.1-write", "/space/used_bytes")).because(FIXED),
+                Claim::at_least("device writes saved, 46.1 %", "up to 41.6 %", 41.6, saved!("dedis-46.1-write", "/device_written_settled")).because(FIXED),
                 Claim::at_least("write speed, 46.1 %", "up to +54.4 %", 1.544, to_ext4!(IMAGES, "dedis-46.1-write", "/mb_per_s")),
                 Claim::at_least("read speed, 46.1 %", "up to +33.6 %", 1.336, to_ext4!(IMAGES, "dedis-46.1-read", "/mb_per_s"))
                     .because(CACHE),
-                Claim::above("space saved, 19.4 %", "follows the duplicates", 17.0, saved!("dedis-19.4-write", "/space/used_bytes")),
+                Claim::above("space saved, 19.4 %", "follows the duplicates", 17.0, saved!("dedis-19.4-write", "/space/used_bytes")).because(FIXED),
                 Claim::above("write speed, 19.4 %", "more than ext4", 1.0, to_ext4!(IMAGES, "dedis-19.4-write", "/mb_per_s")),
                 Claim::above("read speed, 19.4 %", "more than ext4", 1.0, to_ext4!(IMAGES, "dedis-19.4-read", "/mb_per_s"))
                     .because(CACHE),

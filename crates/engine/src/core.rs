@@ -19,10 +19,10 @@ use crate::settings::values::Tuning;
 use crate::space::allocator::Allocator;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
+use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::state::staging::Staging;
-use crate::state::stored::Stored;
 use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::ballast::Ballast;
@@ -31,13 +31,13 @@ use crate::worker::backlog::Backlog;
 use crate::worker::backlog_file::SkippedFile;
 use crate::worker::foreground::Foreground;
 use crate::worker::out_of_line::Worker;
-use crate::worker::surroundings::Surroundings;
+use crate::worker::system_load::SystemLoad;
 use crate::write::hash::Hasher;
 use crate::write::inline::InlineDedup;
 
 /// An open volume.
 ///
-/// Each part keeps its fields private. `sync/rank.rs` has the order of all locks.
+/// Each part keeps its fields private. `sync/lock_order.rs` has the order of all locks.
 pub struct Core {
     /// Whether it takes changes.
     pub health: Health,
@@ -48,7 +48,7 @@ pub struct Core {
     /// The data area.
     pub data: DataArea,
     /// The stores that checkpoints write.
-    pub stored: Stored,
+    pub stored: CheckpointStore,
     /// The log, and the gates that order groups and checkpoints.
     pub journal: Journal,
     /// Free space, and the readers that delay its reuse.
@@ -124,7 +124,7 @@ pub struct Parts {
     /// The committer of a volume without threads.
     pub committer: Option<Committer>,
     /// The machine.
-    pub surroundings: Surroundings,
+    pub system_load: SystemLoad,
     /// No change is possible.
     pub is_read_only: bool,
 }
@@ -139,7 +139,7 @@ impl Core {
             maps: MapLocks::new(parts.state.totals.next_map),
             state: Mutex::new(LockRank::State, parts.state),
             data: DataArea::new(parts.data, parts.buffers_max),
-            stored: Stored::new(parts.table, parts.kv),
+            stored: CheckpointStore::new(parts.table, parts.kv),
             journal: Journal::new(parts.volume_id, opened_at, parts.log, parts.journal_bounds),
             space: FreeSpace::new(parts.allocator, parts.host, parts.ballast),
             staging: parts.staging,
@@ -147,7 +147,7 @@ impl Core {
             hints: Hints::new(&settings, parts.disk_hints),
             inline: InlineDedup::new(&settings),
             backlog: Backlog::new(&settings, parts.skipped_file),
-            worker: Worker::new(&settings, parts.surroundings, portion_size()),
+            worker: Worker::new(&settings, parts.system_load, portion_size()),
             policy: PolicyFacts::new(parts.policy_bytes_max, parts.read_pattern_bytes_max),
             damage: Damage::new(&settings),
             tuning: Tuning::new(settings),

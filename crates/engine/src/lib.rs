@@ -9,11 +9,11 @@
 //! A volume in memory, in which two maps get the same block. It is stored once:
 //!
 //! ```
-//! use oncefs_engine::{BLOCK_BYTES, Blocks, Change, Medium, OpenOptions, Store};
+//! use oncefs_engine::{BLOCK_BYTES, Blocks, Change, Backend, OpenOptions, Store};
 //!
 //! # fn main() -> oncefs_engine::Result<()> {
 //! let data = Blocks(4096); // 16 MiB
-//! let medium = Medium::in_memory(data);
+//! let medium = Backend::in_memory(data);
 //! Store::format_on(&medium, data)?;
 //! let mut options = OpenOptions::new(32 << 20);
 //! options.settings.push(("run_blocks_min".to_owned(), "1".to_owned())); // share single blocks too
@@ -67,16 +67,16 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use background::room::RoomInLog;
+pub use background::room::LogReservation;
 pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
 pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};
+pub use format::damage_records::ScrubState;
 pub use format::history::HistoryPoint;
 pub use format::record::Totals;
-pub use format::rot::ScrubState;
 pub use fsck::check::fault::{Fault, Remedy, Sum};
 pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
@@ -101,9 +101,9 @@ pub use stats::counters::{
 };
 pub use store::Store;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, Urgency, VolumeSpec};
+pub use volume::backend::{Backend, TestHooks};
 pub use volume::ballast::Ballast;
 pub use volume::history::History;
-pub use volume::medium::{Driver, Medium};
 pub use volume::unfinished::Unfinished;
 pub use worker::load::DeviceLoad;
 pub use worker::status::{DedupCommand, DedupStatus};

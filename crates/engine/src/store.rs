@@ -12,9 +12,9 @@ use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::format::superblock::Superblock;
 use crate::sync::{AtomicBool, LockRank, Mutex};
+use crate::volume::backend::{Backend, TestHooks};
+use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files as volume;
-use crate::volume::hold::Hold;
-use crate::volume::medium::{Driver, Medium};
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
 use crate::volume::superblock_file;
@@ -67,7 +67,7 @@ pub struct Store {
     facts: BTreeMap<String, String>,
     /// The volume's lock and parts. Dropped last, because until then `core` has the record store open, which only one
     /// opener may have.
-    hold: Option<Hold>,
+    hold: Option<ExclusiveLock>,
 }
 
 impl Store {
@@ -135,7 +135,7 @@ impl Store {
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
         let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, options)?;
         let superblock = opened.superblock;
-        let medium = Medium {
+        let backend = Backend {
             data: opened.data,
             table: opened.table,
             log: opened.log,
@@ -149,7 +149,7 @@ impl Store {
             skipped: opened.skipped,
             device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
-        let core = Arc::new(recover(medium, options, settings, Driver::default())?);
+        let core = Arc::new(recover(backend, options, settings, TestHooks::default())?);
         core.space.look_up_host();
         if !options.read_only {
             core.space.ballast().look();
@@ -170,13 +170,13 @@ impl Store {
     /// Makes an empty volume of `data` blocks on a medium whose devices hold zeros.
     ///
     /// `data` counts the label, which takes block 0. The devices of `medium` must have the sizes that go with it; see
-    /// [`Medium::in_memory`].
+    /// [`Backend::in_memory`].
     ///
     /// # Errors
     ///
     /// [`Error::Io`], [`Error::NoSpace`] or [`Error::Corrupt`] if the data area or the record store cannot be written.
-    pub fn format_on(medium: &Medium, data: Blocks) -> Result<()> {
-        volume::make_on(medium, data)
+    pub fn format_on(backend: &Backend, data: Blocks) -> Result<()> {
+        volume::make_on(backend, data)
     }
 
     /// Opens a volume on a medium, recovers its last commit and starts no thread: nothing happens except the caller's
@@ -191,16 +191,16 @@ impl Store {
     /// - [`Error::Corrupt`]: the checkpoint, the log or the block table is missing, damaged, too short or belongs to
     ///   another volume.
     /// - [`Error::Io`], [`Error::NoSpace`]: a device or the record store failed.
-    pub fn open_on(medium: Medium, options: &OpenOptions) -> Result<Arc<Store>> {
-        Self::open_driven(medium, options, Driver::default())
+    pub fn open_on(backend: Backend, options: &OpenOptions) -> Result<Arc<Store>> {
+        Self::open_driven(backend, options, TestHooks::default())
     }
 
     /// Like [`Store::open_on`], with a driver that commits between the publications of one operation, or that splits
     /// changes of ranges into several groups sooner.
-    pub fn open_driven(medium: Medium, options: &OpenOptions, driver: Driver) -> Result<Arc<Store>> {
-        let (volume_id, secret) = (medium.volume_id, medium.secret);
+    pub fn open_driven(backend: Backend, options: &OpenOptions, driver: TestHooks) -> Result<Arc<Store>> {
+        let (volume_id, secret) = (backend.volume_id, backend.secret);
         let settings = settings_of(options, Profile::default(), None)?;
-        let core = Arc::new(recover(medium, options, settings, driver)?);
+        let core = Arc::new(recover(backend, options, settings, driver)?);
         Ok(Arc::new(Self {
             core,
             volume_id,

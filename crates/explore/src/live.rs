@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use oncefs_engine::{BackgroundStep, Blocks, Committer, Driver, OpenOptions, Profile, Store};
+use oncefs_engine::{BackgroundStep, Blocks, Committer, OpenOptions, Profile, Store, TestHooks};
 use oncefs_fs::{AtimePolicy, Clock, FileKind, FileSystem, Ino, NamePlaces, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
@@ -79,8 +79,8 @@ impl Setup {
 
     /// Opens only the store of a tape, because its names may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
-        let driver = Driver { committer, gated_shards_max: Some(self.gated_shards_max) };
-        Store::open_driven(tape.medium(self.log_bytes), &self.options(), driver)
+        let driver = TestHooks { committer, gated_shards_max: Some(self.gated_shards_max) };
+        Store::open_driven(tape.backend(self.log_bytes), &self.options(), driver)
     }
 
     /// Opens the store and the file system of a tape.
@@ -103,8 +103,8 @@ impl Setup {
     /// An empty file system and its model.
     pub fn make(&self) -> oncefs_fs::Result<(Images, Model)> {
         let tape = Tape::new(self.blank(), false);
-        Store::format_on(&tape.medium(self.log_bytes), self.data)?;
-        let store = Store::open_on(tape.medium(self.log_bytes), &self.options())?;
+        Store::format_on(&tape.backend(self.log_bytes), self.data)?;
+        let store = Store::open_on(tape.backend(self.log_bytes), &self.options())?;
         FileSystem::format_with(&store, &StepClock::default(), self.names.unwrap_or_default())?;
         Ok((tape.images(), Model { reference: Reference::new(), reads: BTreeMap::new(), data_blocks: self.data.0 }))
     }

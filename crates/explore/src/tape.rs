@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use oncefs_engine::device::Device;
 use oncefs_engine::kv::{Kv, KvMemory, Put};
-use oncefs_engine::{Ballast, Medium};
+use oncefs_engine::{Backend, Ballast};
 use parking_lot::Mutex;
 
 use crate::effect::{Effect, Pages};
@@ -117,9 +117,9 @@ impl Tape {
     }
 
     /// The devices from which a volume is opened.
-    pub fn medium(self: &Arc<Self>, log_bytes: u64) -> Medium {
+    pub fn backend(self: &Arc<Self>, log_bytes: u64) -> Backend {
         let device = |part| Arc::new(TapeDevice { tape: self.clone(), part });
-        Medium {
+        Backend {
             data: device(Part::Data),
             table: device(Part::Table),
             log: device(Part::Log),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use oncefs_engine::sync::{LockRank, Mutex, RwLock};
-use oncefs_engine::{Change, Report, RoomInLog, Store};
+use oncefs_engine::{Change, LogReservation, Report, Store};
 
 use crate::format;
 use crate::format::inode::InodeRecord;
@@ -263,7 +263,7 @@ impl FileSystem {
     /// Begins a change of records: refuses it on a read-only mount, waits for room in the log, and claims it until the
     /// change is published. Called before any lock is taken, because the committer, which makes room, may wait for a
     /// lock's holder.
-    pub(crate) fn begin_change(&self) -> Result<RoomInLog<'_>> {
+    pub(crate) fn begin_change(&self) -> Result<LogReservation<'_>> {
         self.check_writable()?;
         Ok(self.store.room_for_records())
     }

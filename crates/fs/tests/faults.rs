@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::{TestClock, contradictions, file, names};
 use oncefs_engine::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
 use oncefs_engine::kv::{FaultyKv, MemoryKv};
-use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};
+use oncefs_engine::{BLOCK_BYTES, Backend, BackgroundStep, Ballast, Blocks, OpenOptions, Store};
 use oncefs_fs::{AllocateMode, AtimePolicy, FileSystem, Ino, Options, Privileges, Result, SetAttributes, WriteOrigin};
 
 const DATA: Blocks = Blocks(8_000);
@@ -30,7 +30,7 @@ impl Parts {
         let parts =
             Self { data: device(DATA.bytes()), table: device(TABLE_BYTES), log: device(LOG_BYTES), kv: Arc::default() };
         let faults = Arc::default();
-        Store::format_on(&parts.medium(&faults), DATA).unwrap();
+        Store::format_on(&parts.backend(&faults), DATA).unwrap();
         FileSystem::format(&parts.store(&faults).unwrap(), &TestClock::default()).unwrap();
         parts
     }
@@ -41,11 +41,11 @@ impl Parts {
         Self { data: copy(&self.data), table: copy(&self.table), log: copy(&self.log), kv }
     }
 
-    fn medium(&self, faults: &Arc<Faults>) -> Medium {
+    fn backend(&self, faults: &Arc<Faults>) -> Backend {
         let faulty = |device: &Arc<MemoryDevice>, part| -> Arc<dyn Device> {
             Arc::new(FaultyDevice::new(device.clone(), part, faults.clone()))
         };
-        Medium {
+        Backend {
             data: faulty(&self.data, "data"),
             table: faulty(&self.table, "table"),
             log: faulty(&self.log, "log"),
@@ -65,7 +65,7 @@ impl Parts {
         // A verified read loads the block table, and a later publication would find it in memory.
         let settings = [("inline", "all"), ("verify", "off")];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        Store::open_on(self.medium(faults), &OpenOptions { settings, ..OpenOptions::new(16 << 20) })
+        Store::open_on(self.backend(faults), &OpenOptions { settings, ..OpenOptions::new(16 << 20) })
     }
 
     fn open(&self, faults: &Arc<Faults>) -> Arc<FileSystem> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::common::{contradictions, directory, file};
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
-use oncefs_engine::{BackgroundStep, Ballast, Blocks, Medium, OpenOptions, Store};
+use oncefs_engine::{Backend, BackgroundStep, Ballast, Blocks, OpenOptions, Store};
 use oncefs_fs::{
     AtimePolicy, Clock, Error, FileSystem, Ino, Options, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes,
     Timestamp, WriteOrigin, XattrMode,
@@ -34,7 +34,7 @@ impl Clock for Ticks {
 fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
     let device = |bytes| Arc::new(MemoryDevice::new(bytes));
     let log_bytes = 64 << 20;
-    let medium = Medium {
+    let backend = Backend {
         data: device(DATA.bytes()),
         table: device(DATA.0.div_ceil(128) * 4096),
         log: device(log_bytes),
@@ -48,7 +48,7 @@ fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
         skipped: None,
         device_load: None,
     };
-    Store::format_on(&medium, DATA).unwrap();
+    Store::format_on(&backend, DATA).unwrap();
     let settings = [
         ("ranks", ranks),
         ("inline", "all"),
@@ -58,7 +58,7 @@ fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
         ("rank_hot_seconds_max", "300"),
     ];
     let settings = settings.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec();
-    let store = Store::open_on(medium, &OpenOptions { settings, ..OpenOptions::new(16 << 20) }).unwrap();
+    let store = Store::open_on(backend, &OpenOptions { settings, ..OpenOptions::new(16 << 20) }).unwrap();
     FileSystem::format(&store, &*clock).unwrap();
     let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Relative, read_only: false };
     FileSystem::open_without_threads(store, clock, &options).unwrap()

@@ -11,7 +11,7 @@ use crate::common::{ROOT, TestClock, Volume, contradictions, file};
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
 use oncefs_engine::{
-    Ballast, Blocks, Committer, Driver, Medium, Moment, OpenOptions, Profile, Rank, Reads, Store, Usage,
+    Backend, Ballast, Blocks, Committer, Moment, OpenOptions, Profile, Rank, Reads, Store, TestHooks, Usage,
 };
 use oncefs_fs::{
     AllocateMode, AtimePolicy, Error, FileSystem, Handle, Ino, Options, Privileges, RenameMode, Result, SetAttributes,
@@ -191,7 +191,7 @@ fn writing_publishes_no_more_often_and_no_more_for_it() {
 /// An empty file system in memory, without threads, that counts its publications.
 fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSystem> {
     let device = |bytes| Arc::new(MemoryDevice::new(bytes));
-    let medium = Medium {
+    let backend = Backend {
         data: device(MEMORY_DATA.bytes()),
         table: device(MEMORY_DATA.0.div_ceil(128) * 4096),
         log: device(MEMORY_LOG_BYTES),
@@ -205,13 +205,14 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
         skipped: None,
         device_load: None,
     };
-    Store::format_on(&medium, MEMORY_DATA).unwrap();
+    Store::format_on(&backend, MEMORY_DATA).unwrap();
     let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     let options = OpenOptions { profile: Some(Profile::Lrlfs), settings, ..OpenOptions::new(16 << 20) };
     let count: Committer = Box::new(move |_| {
         published.fetch_add(1, Relaxed);
     });
-    let store = Store::open_driven(medium, &options, Driver { committer: Some(count), ..Driver::default() }).unwrap();
+    let store =
+        Store::open_driven(backend, &options, TestHooks { committer: Some(count), ..TestHooks::default() }).unwrap();
     let clock = Arc::new(TestClock::default());
     FileSystem::format(&store, &*clock).unwrap();
     let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };

@@ -31,7 +31,7 @@ use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
 use crate::mount_flags::MountFlags;
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_entry};
 use crate::request_memory;
 use crate::room_maker::{Place, RoomMaker};
@@ -175,12 +175,12 @@ impl Service for Adapter {
 impl Adapter {
     fn answer(&self, request: Request<'_>, reply: Reply) {
         let header = &request.header;
-        let (ino, asker) = (Ino(header.inode), Asker::of(header));
+        let (ino, credentials) = (Ino(header.inode), Credentials::of(header));
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
             Operation::Getattr { .. } => self.getattr(ino, reply),
             Operation::Statx { .. } => self.statx(ino, reply),
-            Operation::Setattr(set) => self.setattr(asker, ino, &set, reply),
+            Operation::Setattr(set) => self.setattr(credentials, ino, &set, reply),
             Operation::Readlink => self.readlink(ino, reply),
             Operation::Symlink { .. }
             | Operation::Mknod { .. }
@@ -193,30 +193,30 @@ impl Adapter {
             Operation::Rename { name, new_parent, new_name, flags } => {
                 self.rename(header, (ino, name), (Ino(new_parent), new_name), flags, reply);
             }
-            Operation::Open { flags, kills_privileges } => self.open(asker, ino, flags, kills_privileges, reply),
+            Operation::Open { flags, kills_privileges } => self.open(credentials, ino, flags, kills_privileges, reply),
             Operation::Release { flags, .. } => self.release(ino, flags, reply),
             Operation::Read { handle, offset, size, flags } => self.read(ino, handle, offset, size, flags, reply),
             Operation::Write { handle, offset, data, write_flags, flags } => {
-                self.write(asker, ino, handle, (offset, data), (write_flags, flags), reply);
+                self.write(credentials, ino, handle, (offset, data), (write_flags, flags), reply);
             }
             Operation::Fsync { .. } | Operation::Fsyncdir { .. } | Operation::Syncfs => self.sync(reply),
             Operation::Fallocate { handle, offset, len, mode } => {
-                self.fallocate(asker, ino, handle, offset..offset.saturating_add(len), mode, reply);
+                self.fallocate(credentials, ino, handle, offset..offset.saturating_add(len), mode, reply);
             }
             Operation::Lseek { handle, offset, whence } => self.lseek(ino, handle, offset, whence, reply),
             Operation::CopyFileRange { offset, target, target_handle, target_offset, len, .. } => {
-                self.copy(asker, (ino, offset), (Ino(target), target_handle, target_offset), len, reply);
+                self.copy(credentials, (ino, offset), (Ino(target), target_handle, target_offset), len, reply);
             }
             Operation::Readdir { cookie, size, .. } => self.readdir(ino, cookie, size, reply),
             Operation::ReaddirPlus { cookie, size, .. } => self.readdir_plus(ino, cookie, size, reply),
             Operation::Setxattr { name, value, flags, clears_set_group_id } => {
-                self.setxattr(asker, ino, (name, value), flags, clears_set_group_id, reply);
+                self.setxattr(credentials, ino, (name, value), flags, clears_set_group_id, reply);
             }
             Operation::Getxattr { name, size } => self.getxattr(ino, name, size, reply),
-            Operation::Listxattr { size } => self.listxattr(asker, ino, size, reply),
-            Operation::Removexattr { name } => self.removexattr(asker, ino, name, reply),
+            Operation::Listxattr { size } => self.listxattr(credentials, ino, size, reply),
+            Operation::Removexattr { name } => self.removexattr(credentials, ino, name, reply),
             Operation::Statfs => self.statfs(reply),
-            Operation::Ioctl { command, input, .. } => self.answer_flags(asker, ino, command, input, reply),
+            Operation::Ioctl { command, input, .. } => self.answer_flags(credentials, ino, command, input, reply),
             // After ENOSYS the kernel handles these itself. An open directory has no state here, permissions are
             // already checked, and close(2) sends pages as WRITEs and reports their errors to the program that closes.
             Operation::Opendir { .. } | Operation::Access { .. } | Operation::Flush { .. } => {

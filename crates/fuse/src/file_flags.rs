@@ -5,7 +5,7 @@ use oncefs_fs::{FileFlags, FileSystem, Ino};
 use oncefs_transport::Errno;
 
 use crate::errno::errno;
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 
 /// `_IOR('f', 1, long)`, though the argument is an `int`.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -89,9 +89,14 @@ pub(crate) fn flag_request(command: u32, argument: &[u8]) -> Result<FlagRequest,
 
 /// Refuses a change of flags that the caller may not make. The kernel checks this too, so this check only stops a
 /// caller that gets around the kernel's.
-pub(crate) fn check_may_set(file_system: &FileSystem, asker: Asker, ino: Ino, flags: FileFlags) -> Result<(), Errno> {
+pub(crate) fn check_may_set(
+    file_system: &FileSystem,
+    credentials: Credentials,
+    ino: Ino,
+    flags: FileFlags,
+) -> Result<(), Errno> {
     let changed = flags.changed_from(file_system.flags(ino).map_err(|error| errno(&error))?);
-    let is_allowed = !changed.forbids_overwriting() || asker.may_set_immutable();
+    let is_allowed = !changed.forbids_overwriting() || credentials.may_set_immutable();
     if is_allowed { Ok(()) } else { Err(Errno::new(libc::EPERM)) }
 }
 

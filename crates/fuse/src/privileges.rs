@@ -15,13 +15,13 @@ const UNTOLD: u32 = u32::MAX;
 
 /// The caller of a request, in the numbers of the daemon's user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asker {
+pub(crate) struct Credentials {
     uid: u32,
     gid: u32,
     thread: u32,
 }
 
-impl Asker {
+impl Credentials {
     pub(crate) fn of(header: &InHeader) -> Self {
         Self { uid: header.uid, gid: header.gid, thread: header.pid }
     }
@@ -166,11 +166,11 @@ mod tests {
     fn who_calls_is_looked_up_where_the_kernel_does_not_say() {
         // SAFETY: takes nothing.
         let mine = unsafe { (libc::geteuid(), libc::getegid()) };
-        let told = Asker { uid: 12, gid: 13, thread: std::process::id() };
+        let told = Credentials { uid: 12, gid: 13, thread: std::process::id() };
         assert_eq!((told.user(), told.group()), (Some(12), Some(13)));
-        let untold = Asker { uid: UNTOLD, gid: UNTOLD, ..told };
+        let untold = Credentials { uid: UNTOLD, gid: UNTOLD, ..told };
         assert_eq!((untold.user(), untold.group()), (Some(mine.0), Some(mine.1)));
-        let gone = Asker { thread: u32::MAX, ..untold };
+        let gone = Credentials { thread: u32::MAX, ..untold };
         assert_eq!((gone.user(), gone.group(), gone.is_root()), (None, None, false));
     }
 
@@ -181,9 +181,9 @@ mod tests {
         assert!(!is_kernel_s("3 (bash) S 1 3 3 34816 3 4194304 9") && !is_kernel_s(""));
         // In a PID namespace, thread 2 may be any process.
         if is_kernel_s(&std::fs::read_to_string("/proc/2/stat").unwrap_or_default()) {
-            let asker = Asker { uid: UNTOLD, gid: UNTOLD, thread: 2 };
-            assert_eq!((asker.user(), asker.group(), asker.may_shut_down()), (None, None, false));
-            assert!(!asker.may_set_immutable() && !has_capability(2, CAP_SYS_ADMIN) && !is_in_group(2, 0));
+            let credentials = Credentials { uid: UNTOLD, gid: UNTOLD, thread: 2 };
+            assert_eq!((credentials.user(), credentials.group(), credentials.may_shut_down()), (None, None, false));
+            assert!(!credentials.may_set_immutable() && !has_capability(2, CAP_SYS_ADMIN) && !is_in_group(2, 0));
         }
     }
 

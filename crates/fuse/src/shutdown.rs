@@ -10,7 +10,7 @@ use std::thread;
 
 use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service};
 
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 
 /// `_IOR('X', 125, __u32)` of XFS and ext4. FUSE delivers the argument of an ioctl only if it is an `_IOW`, so this one
 /// counts as a request not to write the log.
@@ -99,7 +99,7 @@ impl<S: Service> Service for Gate<S> {
         match mode {
             _ if self.is_shut() => reply.error(Errno::new(libc::EIO)),
             None => self.inner.serve(request, reply),
-            Some(_) if !Asker::of(&request.header).may_shut_down() => reply.error(Errno::new(libc::EPERM)),
+            Some(_) if !Credentials::of(&request.header).may_shut_down() => reply.error(Errno::new(libc::EPERM)),
             Some(mode) => self.shut(mode, reply),
         }
     }

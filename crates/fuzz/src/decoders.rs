@@ -9,13 +9,13 @@ use std::fmt::Debug;
 
 use oncefs_compress::{Compressor, Expander, FRAGMENT_BYTES_MAX, Method};
 use oncefs_engine::format::checkpoint::Checkpoint;
+use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::hint_header::{self, HintHeader};
 use oncefs_engine::format::hint_page::{self, Decoded};
 use oncefs_engine::format::keys::ShardKey;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{Entry, FLAGS_KNOWN, PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::record_list::RecordList;
-use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{at, backlog, file_policy, keys, label, record, varint};
@@ -227,8 +227,8 @@ fn check_bad_block(bytes: &[u8]) {
 }
 
 fn check_replica(bytes: &[u8]) {
-    if let Some(found) = decoded(bytes, || rot::decode_replica(bytes)) {
-        assert_eq!(rot::encode_replica(found), bytes);
+    if let Some(found) = decoded(bytes, || damage_records::decode_replica(bytes)) {
+        assert_eq!(damage_records::encode_replica(found), bytes);
     }
 }
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use oncefs_compress::{Compressor, Method};
+use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
-use oncefs_engine::format::rot::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
 use oncefs_engine::kv::copies::Place;
@@ -48,7 +48,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     found.push(("made shard", (0..100).map(|n: u8| n.wrapping_mul(37)).collect()));
     found.push(("list of record files", record_list().encode(volume_id)));
     found.push(("bad block", BadRecord { replacement: Some(Pbn(77)), tag: Tag(1 << 60) }.encode()));
-    found.push(("replica", rot::encode_replica(Pbn(78))));
+    found.push(("replica", damage_records::encode_replica(Pbn(78))));
     let scrub = ScrubRecord { state: ScrubState::Paused, next: Pbn(79), blocks: 80, passes: 2, ..Default::default() };
     found.push(("scrub", scrub.encode()));
     found.extend(fragments().map(|fragment| ("fragment", fragment)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 use oncefs_engine::device::Device;
-use oncefs_engine::{Ballast, Blocks, Medium, OpenOptions, Profile, Store};
+use oncefs_engine::{Backend, Ballast, Blocks, OpenOptions, Profile, Store};
 use oncefs_fs::{AtimePolicy, Clock, FileSystem, NamePlaces, Options, Result, Timestamp};
 
 use crate::disk::{Disk, Image, PAGE_BYTES, Records, Requests, Sorted};
@@ -83,7 +83,7 @@ impl Volume {
             skipped: Image::default(),
             records: Records::new(),
         });
-        Store::format_on(&volume.medium(), DATA).expect("devices in memory do not fail");
+        Store::format_on(&volume.backend(), DATA).expect("devices in memory do not fail");
         let store = volume.store(false).expect("a new volume opens");
         FileSystem::format_with(&store, &*volume.clock, places).expect("a new volume takes a file system");
         volume
@@ -127,8 +127,8 @@ impl Volume {
         }
     }
 
-    fn medium(&self) -> Medium {
-        Medium {
+    fn backend(&self) -> Backend {
+        Backend {
             data: self.data.clone(),
             table: self.table.clone(),
             log: self.log.clone(),
@@ -158,7 +158,7 @@ impl Volume {
         ];
         let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         let profile = Some(Profile::Smartdedup);
-        Store::open_on(self.medium(), &OpenOptions { read_only, profile, settings, ..OpenOptions::new(MEMORY_BYTES) })
+        Store::open_on(self.backend(), &OpenOptions { read_only, profile, settings, ..OpenOptions::new(MEMORY_BYTES) })
     }
 
     /// Opens it.

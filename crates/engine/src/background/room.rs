@@ -78,7 +78,7 @@ impl Core {
 }
 
 /// Room in the current group, or the next one, for one change. Held until the change is published.
-pub struct RoomInLog<'a> {
+pub struct LogReservation<'a> {
     core: &'a Core,
     claim: RoomFor,
     _held: RoomHeld,
@@ -90,23 +90,23 @@ impl Core {
     ///
     /// On a volume without threads, one that failed, or one that is being closed, nothing makes room, and the claim is
     /// only counted.
-    pub fn claim_log_room(&self, bytes: GroupBytes) -> RoomInLog<'_> {
+    pub fn claim_log_room(&self, bytes: GroupBytes) -> LogReservation<'_> {
         self.claim_log_room_for(bytes, RoomFor::Other(self.journal.bounds().claim_of(bytes)))
     }
 
     /// Like `claim_log_room`, for a change of a range: all of these together leave some room for other changes.
-    pub fn claim_log_room_for_range(&self, bytes: GroupBytes) -> RoomInLog<'_> {
+    pub fn claim_log_room_for_range(&self, bytes: GroupBytes) -> LogReservation<'_> {
         let bounds = self.journal.bounds();
         self.claim_log_room_for(bytes, RoomFor::Range(bounds.claim_of(bytes).min(bounds.ranges_bytes_max())))
     }
 
-    fn claim_log_room_for(&self, bytes: GroupBytes, claim: RoomFor) -> RoomInLog<'_> {
+    fn claim_log_room_for(&self, bytes: GroupBytes, claim: RoomFor) -> LogReservation<'_> {
         let room = self.journal.room();
         if !room.try_claim(claim) {
             assert_may_wait_for_room();
             room.while_waiting(|| self.wait_for_log_room(room, claim));
         }
-        RoomInLog { core: self, claim, _held: RoomHeld::new(bytes.0) }
+        LogReservation { core: self, claim, _held: RoomHeld::new(bytes.0) }
     }
 
     fn wait_for_log_room(&self, room: &LogRoom, claim: RoomFor) {
@@ -123,7 +123,7 @@ impl Core {
     }
 }
 
-impl Drop for RoomInLog<'_> {
+impl Drop for LogReservation<'_> {
     fn drop(&mut self) {
         if self.core.journal.room().give_back(self.claim) {
             self.core.signals.note_end(Ended { claims: 1, ..Ended::default() });

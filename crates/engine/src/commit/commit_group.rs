@@ -170,7 +170,7 @@ impl Core {
         }
         self.flush_data()?;
         // A host that writes every block to a new place needs room for the log too.
-        let (sequence, bytes) = self.space.ballast().so_that(|| log.append(ops.bytes(), totals))?;
+        let (sequence, bytes) = self.space.ballast().retry_releasing_reserve(|| log.append(ops.bytes(), totals))?;
         self.stats.counters.log_bytes_written.fetch_add(bytes, Relaxed);
         self.stats.counters.log_flushes.fetch_add(1, Relaxed);
         self.stats.counters.groups_committed.fetch_add(1, Relaxed);

@@ -2,9 +2,9 @@
 //! searched, but only if a block is bad.
 
 use crate::core::Core;
-use crate::damage::bad_blocks::Whereabouts;
+use crate::damage::bad_blocks::BlockLocation;
+use crate::format::damage_records::BadRecord;
 use crate::format::keys::ShardKey;
-use crate::format::rot::BadRecord;
 use crate::worker::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -62,7 +62,7 @@ impl Core {
             let (places, after) = self.bad_places_from(from)?;
             let state = self.state.lock();
             found.extend(places.into_iter().map(|(map, lbn, pbn)| {
-                let is_lost = state.bad.find(pbn) == Whereabouts::Lost;
+                let is_lost = state.bad.find(pbn) == BlockLocation::Lost;
                 BadPlace { map, lbn, pbn, is_lost }
             }));
             drop(state);
@@ -104,7 +104,7 @@ impl Core {
         let mut remaps = Vec::new();
         for (map, lbn, pbn) in places {
             let found = self.state.lock().bad.find(pbn);
-            let Whereabouts::At(replacement) = found else { continue };
+            let BlockLocation::At(replacement) = found else { continue };
             let (Some(entry), Some(of_replacement)) = (self.known_entry(pbn), self.known_entry(replacement)) else {
                 continue;
             };

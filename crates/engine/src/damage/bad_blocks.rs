@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 
-use crate::format::rot::BadRecord;
+use crate::format::damage_records::BadRecord;
 use crate::{Pbn, Tag};
 
 /// Longest chain of replacements that is followed. Each link is a block that went bad after it replaced another.
@@ -16,7 +16,7 @@ const CHAIN_MAX: usize = 16;
 
 /// Where a block's content can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum BlockLocation {
     /// In a block that is not known to be bad.
     At(Pbn),
     /// Nowhere, as far as known.
@@ -84,16 +84,16 @@ impl BadBlocks {
     }
 
     /// Where a block's content can be read.
-    pub fn find(&self, pbn: Pbn) -> Whereabouts {
+    pub fn find(&self, pbn: Pbn) -> BlockLocation {
         let mut at = pbn;
         for _ in 0..CHAIN_MAX {
             match self.records.get(&at) {
-                None => return Whereabouts::At(at),
+                None => return BlockLocation::At(at),
                 Some(BadRecord { replacement: Some(replacement), .. }) => at = *replacement,
                 Some(BadRecord { replacement: None, .. }) => break,
             }
         }
-        Whereabouts::Lost
+        BlockLocation::Lost
     }
 }
 
@@ -110,15 +110,15 @@ mod tests {
         let mut bad = BadBlocks::default();
         bad.set(Pbn(5), record(None, 7));
         bad.set(Pbn(6), record(None, 7));
-        assert_eq!((bad.lost_with(Tag(7)), bad.find(Pbn(5))), ([Pbn(5), Pbn(6)].as_slice(), Whereabouts::Lost));
+        assert_eq!((bad.lost_with(Tag(7)), bad.find(Pbn(5))), ([Pbn(5), Pbn(6)].as_slice(), BlockLocation::Lost));
         bad.set(Pbn(5), record(Some(9), 7));
-        assert_eq!((bad.lost_with(Tag(7)), bad.find(Pbn(5))), ([Pbn(6)].as_slice(), Whereabouts::At(Pbn(9))));
+        assert_eq!((bad.lost_with(Tag(7)), bad.find(Pbn(5))), ([Pbn(6)].as_slice(), BlockLocation::At(Pbn(9))));
         bad.set(Pbn(9), record(Some(10), 7));
-        assert_eq!(bad.find(Pbn(5)), Whereabouts::At(Pbn(10)), "the replacement went bad, and has one");
+        assert_eq!(bad.find(Pbn(5)), BlockLocation::At(Pbn(10)), "the replacement went bad, and has one");
         bad.set(Pbn(10), record(None, 7));
-        assert_eq!(bad.find(Pbn(5)), Whereabouts::Lost);
+        assert_eq!(bad.find(Pbn(5)), BlockLocation::Lost);
         bad.set(Pbn(6), None);
         bad.set(Pbn(10), None);
-        assert_eq!((bad.lost_tags(), bad.len(), bad.find(Pbn(6))), (0, 2, Whereabouts::At(Pbn(6))));
+        assert_eq!((bad.lost_tags(), bad.len(), bad.find(Pbn(6))), (0, 2, BlockLocation::At(Pbn(6))));
     }
 }

@@ -6,10 +6,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::core::Core;
+use crate::format::damage_records;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
-use crate::format::rot;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result};
 
@@ -31,7 +31,7 @@ pub struct SoundBlock<'a> {
 impl Core {
     /// The replica of a block, if it has one.
     pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
-        Ok(self.get(&keys::copy(pbn))?.as_deref().and_then(rot::decode_replica))
+        Ok(self.get(&keys::copy(pbn))?.as_deref().and_then(damage_records::decode_replica))
     }
 
     /// Reads a block's replica. False: it has none, or the replica is damaged too. The caller has the block pinned.
@@ -99,7 +99,7 @@ impl Core {
         };
         // A replica that outlived an earlier content of this block.
         plan.record_decrefs.extend(self.replica_of(block.pbn)?.filter(|copy| self.known_entry(*copy).is_some()));
-        plan.change.put(keys::copy(block.pbn), rot::encode_replica(run.pbn));
+        plan.change.put(keys::copy(block.pbn), damage_records::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
         self.stats.counters.replicas_made.fetch_add(u64::from(is_made), Relaxed);
         Ok(())
@@ -112,7 +112,7 @@ impl Core {
         let (_, to) = keys::all_replicas();
         let records = self.scan(from, &to, PORTION)?;
         for (key, value) in &records {
-            let (Some(pbn), Some(copy)) = (keys::parse_replica(key), rot::decode_replica(value)) else {
+            let (Some(pbn), Some(copy)) = (keys::parse_replica(key), damage_records::decode_replica(value)) else {
                 log::error!("{}", Error::corrupt("the record of a replica", "its checksum does not match"));
                 continue;
             };

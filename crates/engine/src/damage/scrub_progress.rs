@@ -5,8 +5,8 @@ use std::time::Duration;
 use oncefs_dedup::{Conditions, Pace, PaceMode, PaceRule, Progress, Turn};
 use serde::{Deserialize, Serialize};
 
+use crate::format::damage_records::{ScrubRecord, ScrubState};
 use crate::format::keys::ShardKey;
-use crate::format::rot::{ScrubRecord, ScrubState};
 use crate::kv::FilesFound;
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};

@@ -5,6 +5,7 @@
 
 pub mod backlog;
 pub mod checkpoint;
+pub mod damage_records;
 pub mod device;
 pub mod file_policy;
 pub mod group_bytes;
@@ -17,7 +18,6 @@ pub mod ops;
 pub mod page;
 pub mod record;
 pub mod record_list;
-pub mod rot;
 pub mod shard;
 pub mod superblock;
 pub mod varint;

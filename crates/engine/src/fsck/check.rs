@@ -23,8 +23,8 @@ use fault::{Fault, Sum};
 use references::References;
 
 use crate::core::Core;
+use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::keys::{self, ShardKey};
-use crate::format::rot::{BadRecord, decode_replica};
 use crate::format::shard::{Extent, Shard, Target};
 use crate::space::allocator::Run;
 use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
+use crate::format::damage_records::ScrubRecord;
 use crate::format::keys;
 use crate::format::ops::Op;
 use crate::format::page::{BAD, Entry, page_of};
-use crate::format::rot::ScrubRecord;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};

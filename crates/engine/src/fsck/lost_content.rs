@@ -6,10 +6,10 @@
 
 use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
+use crate::format::damage_records::BadRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::format::page::BAD;
-use crate::format::rot::BadRecord;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::space::claim::Claim;
 use crate::state::published::{Incref, Plan, StoredBlock};

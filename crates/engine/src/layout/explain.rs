@@ -23,7 +23,7 @@ const PORTION_SHARDS: usize = 32;
 
 /// A part of a map as it was at one moment.
 struct Seen {
-    /// The targets, in order, including the surroundings of the portion, so that runs across its ends are known.
+    /// The targets, in order, including the system_load of the portion, so that runs across its ends are known.
     blocks: Vec<(Lbn, Target)>,
     /// The end of the portion.
     end: Lbn,

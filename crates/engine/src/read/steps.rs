@@ -2,7 +2,7 @@
 //! (LRLFS, section I).
 
 use crate::core::Core;
-use crate::damage::bad_blocks::Whereabouts;
+use crate::damage::bad_blocks::BlockLocation;
 use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
 use crate::read::checked::damaged;
@@ -99,7 +99,7 @@ impl Core {
                 continue;
             };
             for pbn in (0..*blocks).map(|n| first.plus(n)) {
-                let Whereabouts::At(at) = state.bad.find(pbn) else { return Err(damaged(pbn)) };
+                let BlockLocation::At(at) = state.bad.find(pbn) else { return Err(damaged(pbn)) };
                 match found.last_mut() {
                     Some((Target::Data(run), blocks)) if run.plus(*blocks) == at => *blocks += 1,
                     _ => found.push((Target::Data(at), 1)),

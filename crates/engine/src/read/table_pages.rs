@@ -8,7 +8,7 @@ use super::parts::Part;
 use crate::core::Core;
 use crate::device::JoinedRead;
 use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, page_of};
-use crate::state::stored::{page_in, reads_of};
+use crate::state::checkpoint_store::{page_in, reads_of};
 use crate::{Pbn, Result};
 
 /// Pages of a group: the tags of 2 MiB of data.

@@ -194,7 +194,7 @@ impl FreeSpace {
     /// Writes to the data area. If the data area takes its space from the host and the host is full, it uses the
     /// ballast.
     pub fn with_host_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
-        if self.host.is_some() { self.ballast.so_that(write) } else { write() }
+        if self.host.is_some() { self.ballast.retry_releasing_reserve(write) } else { write() }
     }
 
     /// Space set aside on the host.

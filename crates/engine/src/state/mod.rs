@@ -1,5 +1,6 @@
 //! The published state: everything that the publish lock protects, and what readers pin.
 
+pub mod checkpoint_store;
 pub mod claims;
 pub mod loading;
 pub mod maps;
@@ -7,5 +8,4 @@ pub mod published;
 pub mod records;
 pub mod released;
 pub mod staging;
-pub mod stored;
 pub mod table;

@@ -15,11 +15,11 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::damage::bad_blocks::BadBlocks;
+use crate::format::damage_records::BadRecord;
 use crate::format::keys::{self, ShardKey};
 use crate::format::ops::{Op, OpWriter};
 use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
 use crate::format::record::Totals;
-use crate::format::rot::BadRecord;
 use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
 use crate::space::free_space::EndedEpoch;

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::background::room::RoomInLog;
+use crate::background::room::LogReservation;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::kv::IsRecord;
 use crate::settings::values::Settings;
 use crate::volume::cut_log::cut_log;
+use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files as volume;
-use crate::volume::hold::Hold;
 use crate::volume::superblock_file;
 use crate::volume::unfinished::{self, Unfinished};
 use crate::{
@@ -42,7 +42,7 @@ impl Store {
     /// Whether a device or file is in use: by another volume, and a device also by a mount, a volume manager or a
     /// program.
     pub fn is_held(part: &Path) -> bool {
-        matches!(Hold::of(part), Err(crate::Error::Held(_)))
+        matches!(ExclusiveLock::of(part), Err(crate::Error::Held(_)))
     }
 
     /// The profile that a volume was made with. Reads only its superblock.
@@ -105,7 +105,7 @@ impl Store {
     /// Waits until the log and the memory have room for a change of records, and holds that room. Call it before a
     /// change that ends with [`Store::publish`], and before taking any lock of your own, because the committer may need
     /// that lock. Functions that change a map wait by themselves, so a caller that holds room calls none of them.
-    pub fn room_for_records(&self) -> RoomInLog<'_> {
+    pub fn room_for_records(&self) -> LogReservation<'_> {
         self.core.wait_for_program_room();
         self.core.claim_log_room(GroupBytes::RECORDS)
     }

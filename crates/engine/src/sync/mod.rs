@@ -7,7 +7,7 @@
 //! both cases: nothing that is stored depends on them, and a scheduler that stopped at each of them would explore less
 //! of the rest.
 
-mod rank;
+mod lock_order;
 #[cfg(feature = "schedules")]
 mod scheduled;
 
@@ -19,8 +19,8 @@ use parking_lot as imp;
 #[cfg(feature = "schedules")]
 use scheduled as imp;
 
-use rank::{Held, Place};
-pub use rank::{
+use lock_order::{Held, Place};
+pub use lock_order::{
     LockRank, MostHeld, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
     count_looks, count_reads, most_held, reading_again, take_most_reads,
 };

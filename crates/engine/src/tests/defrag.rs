@@ -298,8 +298,9 @@ fn a_read_only_volume_and_a_deleted_file_are_refused() {
     assert!(matches!(stitched.core.defrag(MapId(1), &all_of_it(8)), Err(Error::MapDetached)));
     stitched.core.checkpoint().unwrap();
     let options = OpenOptions { read_only: true, ..OpenOptions::new(2 << 20) };
-    let core = crate::volume::open::recover(stitched.devices.medium(), &options, one_level(), crate::Driver::default())
-        .unwrap();
+    let core =
+        crate::volume::open::recover(stitched.devices.backend(), &options, one_level(), crate::TestHooks::default())
+            .unwrap();
     assert!(matches!(core.defrag(STITCHED, &all_of_it(8)), Err(Error::ReadOnly(_))));
     assert!(extents(&core, STITCHED) > 10, "looking is allowed");
 }

@@ -21,7 +21,7 @@ use crate::kv::{FaultyKv, RECORDS};
 use crate::settings::values::Settings;
 use crate::tests::fixture::{Devices, Random, two_levels};
 use crate::volume::open::recover;
-use crate::{BLOCK_BYTES, BackgroundStep, Blocks, Change, Driver, Error, Lbn, MapId, Medium, OpenOptions, Result};
+use crate::{BLOCK_BYTES, Backend, BackgroundStep, Blocks, Change, Error, Lbn, MapId, OpenOptions, Result, TestHooks};
 
 const DATA: Blocks = Blocks(3_000);
 const GROWN: Blocks = Blocks(3_500);
@@ -162,21 +162,21 @@ fn assert_clean(core: &Core, when: &str) {
 }
 
 /// The devices behind wrappers that share one script of faults.
-fn faulty_medium(devices: &Devices, faults: &Arc<Faults>) -> Medium {
+fn faulty_medium(devices: &Devices, faults: &Arc<Faults>) -> Backend {
     let device = |inner: &Arc<crate::device::MemoryDevice>, part: &'static str| -> Arc<dyn Device> {
         Arc::new(FaultyDevice::new(inner.clone(), part, faults.clone()))
     };
-    Medium {
+    Backend {
         data: device(&devices.data, "data"),
         table: device(&devices.table, "table"),
         log: device(&devices.log, "log"),
         kv: Arc::new(FaultyKv::new(devices.kv.clone(), faults.clone())),
         hints: Some(device(&devices.hints, "hints")),
         skipped: Some(device(&devices.skipped, "skipped")),
-        ..devices.medium()
+        ..devices.backend()
     }
 }
 
-fn try_open(devices: &Devices, medium: Medium) -> Result<Core> {
-    recover(medium, &OpenOptions::new(2 << 20), devices.settings.clone(), Driver::default())
+fn try_open(devices: &Devices, backend: Backend) -> Result<Core> {
+    recover(backend, &OpenOptions::new(2 << 20), devices.settings.clone(), TestHooks::default())
 }

@@ -12,8 +12,8 @@ use crate::format::page::table_bytes;
 use crate::format::record::Totals;
 use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
+use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::ballast::Ballast;
-use crate::volume::medium::{Driver, Medium};
 use crate::volume::open::recover;
 use crate::write::publish::OnPublish;
 use crate::{Blocks, Change, Lbn, MapId, OpenOptions, Profile, Result, Store};
@@ -65,10 +65,10 @@ impl Devices {
             skipped: Arc::default(),
             settings,
         };
-        Store::format_on(&devices.medium(), data).unwrap();
+        Store::format_on(&devices.backend(), data).unwrap();
         let totals = Totals { data, used: Blocks(1), next_map: FIRST_MAP, ..Totals::default() };
         let checkpoint = Checkpoint { sequence: 0, log_at: 0, totals };
-        devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode(devices.medium().volume_id)))]).unwrap();
+        devices.kv.write(vec![(keys::checkpoint(), Some(checkpoint.encode(devices.backend().volume_id)))]).unwrap();
         devices.kv.flush().unwrap();
         devices
     }
@@ -95,8 +95,8 @@ impl Devices {
     }
 
     /// The medium that a volume is opened from.
-    pub fn medium(&self) -> Medium {
-        Medium {
+    pub fn backend(&self) -> Backend {
+        Backend {
             data: self.data.clone(),
             table: self.table.clone(),
             log: self.log.clone(),
@@ -113,16 +113,16 @@ impl Devices {
     }
 
     pub fn open(&self) -> Core {
-        self.open_medium(self.medium())
+        self.open_medium(self.backend())
     }
 
     #[cfg_attr(feature = "schedules", expect(dead_code, reason = "its users have threads of their own"))]
     pub fn open_with(&self, data: Arc<dyn Device>) -> Core {
-        self.open_medium(Medium { data, ..self.medium() })
+        self.open_medium(Backend { data, ..self.backend() })
     }
 
-    pub fn open_medium(&self, medium: Medium) -> Core {
-        recover(medium, &OpenOptions::new(MEMORY_BYTES), self.settings.clone(), Driver::default()).unwrap()
+    pub fn open_medium(&self, backend: Backend) -> Core {
+        recover(backend, &OpenOptions::new(MEMORY_BYTES), self.settings.clone(), TestHooks::default()).unwrap()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::space::free_space::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
 use crate::volume::ballast::{BALLAST_BYTES, Ballast};
-use crate::{BLOCK_BYTES, Blocks, Copies, Error, MapId, Medium};
+use crate::{BLOCK_BYTES, Backend, Blocks, Copies, Error, MapId};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Few enough that they are staged, each time.
@@ -30,7 +30,7 @@ fn volume(dir: &Path, faults: &Arc<Faults>) -> Core {
     let ballast = Ballast::at(dir.join("ballast"));
     ballast.fill().unwrap();
     let data = Arc::new(FaultyDevice::new(devices.data.clone(), "data", faults.clone()));
-    devices.open_medium(Medium { data, ballast, host: Some(dir.to_owned()), ..devices.medium() })
+    devices.open_medium(Backend { data, ballast, host: Some(dir.to_owned()), ..devices.backend() })
 }
 
 fn stage(core: &Core) -> Vec<u8> {

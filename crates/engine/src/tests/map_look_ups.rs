@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::device::{Access, Faults};
 use crate::kv::FaultyKv;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
-use crate::volume::medium::Medium;
+use crate::volume::backend::Backend;
 use crate::{BLOCK_BYTES, Blocks, MapId};
 
 const FILE: MapId = MapId(1);
@@ -25,7 +25,7 @@ fn cold_file() -> (Vec<u8>, Arc<Faults>, Core) {
     core.checkpoint().unwrap();
     let asked = Arc::new(Faults::default());
     let kv = Arc::new(FaultyKv::new(devices.kv.clone(), asked.clone()));
-    let core = devices.open_medium(Medium { kv, ..devices.medium() });
+    let core = devices.open_medium(Backend { kv, ..devices.backend() });
     (content, asked, core)
 }
 

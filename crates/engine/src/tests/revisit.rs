@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use oncefs_dedup::{Hint, PaceMode, Skipped, Work};
 
-use crate::Medium;
+use crate::Backend;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::hint_header::HintHeader;

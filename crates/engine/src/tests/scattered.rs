@@ -15,7 +15,7 @@ use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
 use crate::tests::watched::{Watch, Watched};
-use crate::volume::medium::Medium;
+use crate::volume::backend::Backend;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, ScrubCommand};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -150,7 +150,7 @@ fn only_what_memory_lacks_is_asked_for() {
 fn pages_of_the_block_table_are_asked_for_at_once() {
     let devices = Devices::new(DATA, one_level());
     let table = noting(&devices.table);
-    let core = devices.open_medium(Medium { table: table.clone(), ..devices.medium() });
+    let core = devices.open_medium(Backend { table: table.clone(), ..devices.backend() });
     table.at_once.lock().clear();
     core.load_pages(&[3, 4, 9, 20]).unwrap();
     assert_eq!(*table.at_once.lock(), [[(3, 2), (9, 1), (20, 1)]]);
@@ -165,7 +165,7 @@ fn volume_of_two_pages() -> (Devices, Vec<u8>) {
 fn pages_that_verify_a_read_are_asked_for_with_its_blocks_and_once() {
     let (devices, content) = volume_of_two_pages();
     let (data, table) = (noting(&devices.data), noting(&devices.table));
-    let core = devices.open_medium(Medium { data: data.clone(), table: table.clone(), ..devices.medium() });
+    let core = devices.open_medium(Backend { data: data.clone(), table: table.clone(), ..devices.backend() });
     let pages = far_apart().into_iter().map(|block| page_of(pbn(&core, SOURCE, block)));
     assert_eq!(pages.max(), Some(1), "pages 0 and 1 are needed, and come with their group");
     data.at_once.lock().clear();
@@ -214,7 +214,7 @@ fn rot(devices: &Devices, pbn: Pbn) {
 fn a_page_that_cannot_be_read_costs_its_own_blocks_their_check_and_nobody_else_anything() {
     let (devices, content) = volume_of_two_pages();
     let table = Unreadable::of(&devices.table);
-    let core = devices.open_medium(Medium { table: table.clone(), ..devices.medium() });
+    let core = devices.open_medium(Backend { table: table.clone(), ..devices.backend() });
     let bad_page = page_of(pbn(&core, FILE, 0));
     table.set(bad_page * BLOCK..(bad_page + 1) * BLOCK);
     assert!(read(&core, &content).unwrap(), "a page's damage is not that of its blocks");
@@ -222,7 +222,7 @@ fn a_page_that_cannot_be_read_costs_its_own_blocks_their_check_and_nobody_else_a
     assert!(!read(&core, &content).unwrap(), "nothing is known of this block");
     let others = (0..25).find(|lbn| page_of(pbn(&core, FILE, *lbn)) != bad_page).unwrap();
     rot(&devices, pbn(&core, FILE, others));
-    let core = devices.open_medium(Medium { table, ..devices.medium() });
+    let core = devices.open_medium(Backend { table, ..devices.backend() });
     assert!(core.read(FILE, others * BLOCK, BLOCK_BYTES).is_err(), "the tag of this one is known");
 }
 

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use crate::core::Core;
 use crate::device::Device;
+use crate::format::damage_records::ScrubState;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
-use crate::format::rot::ScrubState;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};

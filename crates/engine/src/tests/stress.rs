@@ -14,7 +14,7 @@ use oncefs_toolbox::counts::{gate_or_drill, seed};
 use oncefs_toolbox::waiting::eventually;
 use parking_lot::{Mutex, RwLock};
 
-use crate::Medium;
+use crate::Backend;
 use crate::background::threads::Threads;
 use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
@@ -113,16 +113,16 @@ impl Kv for SlowKv {
 /// Opens a volume whose devices are slow.
 fn open(devices: &Devices, power: &Power) -> Arc<Core> {
     let slow = |inner: &Arc<MemoryDevice>| Arc::new(SlowDevice { inner: inner.clone(), power: power.clone() });
-    let medium = Medium {
+    let backend = Backend {
         data: slow(&devices.data),
         table: slow(&devices.table),
         log: slow(&devices.log),
         kv: Arc::new(SlowKv { inner: devices.kv.clone(), power: power.clone() }),
         hints: Some(slow(&devices.hints)),
         skipped: Some(slow(&devices.skipped)),
-        ..devices.medium()
+        ..devices.backend()
     };
-    Arc::new(devices.open_medium(medium))
+    Arc::new(devices.open_medium(backend))
 }
 
 /// A file's contents since the last commit that its writer knows of: after a cut it has one of them.

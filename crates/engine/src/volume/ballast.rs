@@ -104,7 +104,7 @@ impl Ballast {
     }
 
     /// Runs work that needs room on the host. If there is none, releases ballast until all of it is gone.
-    pub fn so_that<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
+    pub fn retry_releasing_reserve<T>(&self, mut work: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             match work() {
                 Err(Error::NoSpace) if self.let_go_some() => {}
@@ -146,7 +146,7 @@ mod tests {
         let (dir, ballast) = ballast();
         let len = || std::fs::metadata(dir.path().join("ballast")).unwrap().len();
         let mut tries = 0;
-        let done = ballast.so_that(|| {
+        let done = ballast.retry_releasing_reserve(|| {
             tries += 1;
             if tries < 3 { Err(Error::NoSpace) } else { Ok(tries) }
         });
@@ -163,7 +163,7 @@ mod tests {
     fn when_it_is_gone_the_error_says_how_much_to_free_and_where() {
         let (dir, ballast) = ballast();
         let mut tries = 0;
-        let error = ballast.so_that::<()>(|| {
+        let error = ballast.retry_releasing_reserve::<()>(|| {
             tries += 1;
             Err(Error::NoSpace)
         });
@@ -171,8 +171,8 @@ mod tests {
         assert_eq!(tries, 1 + BALLAST_BYTES / STEP_BYTES, "every step of it was tried");
         let how_much = format!("free at least {} MiB", NEED_BYTES >> 20);
         assert!(text.contains(dir.path().to_str().unwrap()) && text.contains(&how_much), "{text}");
-        let other = ballast.so_that::<()>(|| Err(Error::MapDetached));
+        let other = ballast.retry_releasing_reserve::<()>(|| Err(Error::MapDetached));
         assert!(matches!(other, Err(Error::MapDetached)));
-        assert!(matches!(Ballast::none().so_that::<()>(|| Err(Error::NoSpace)), Err(Error::NoSpace)));
+        assert!(matches!(Ballast::none().retry_releasing_reserve::<()>(|| Err(Error::NoSpace)), Err(Error::NoSpace)));
     }
 }

@@ -9,7 +9,7 @@ use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
-use crate::volume::hold::Hold;
+use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::superblock_file;
 use crate::write::hash::Hasher;
 use crate::{Copies, Error, Result};
@@ -21,7 +21,7 @@ const RECORDS_BYTES: u64 = 8 << 20;
 pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
     let superblock = superblock_file::read(volume)?;
     let lock = volume.join("lock");
-    let _alone = Hold::of_volume(&lock, &volume.display().to_string())?;
+    let _alone = ExclusiveLock::of_volume(&lock, &volume.display().to_string())?;
     let place = Place::of(volume, superblock.volume_id);
     // Read-only: the number of copies that the volume keeps does not matter here.
     let kv = RocksKv::open(place, Copies::One, RECORDS_BYTES, true)?;

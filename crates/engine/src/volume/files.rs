@@ -21,9 +21,9 @@ use crate::format::{keys, label};
 use crate::kv::copies::Place;
 use crate::kv::{IsRecord, Kv, RocksKv, Salvaged};
 use crate::settings::values::Settings;
+use crate::volume::backend::Backend;
 use crate::volume::ballast::Ballast;
-use crate::volume::hold::Hold;
-use crate::volume::medium::Medium;
+use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, ownership, superblock_file};
 use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, Result, VolumeSpec};
@@ -94,7 +94,7 @@ pub struct Opened {
     /// The file of skipped blocks: advice as well.
     pub skipped: Option<Arc<dyn Device>>,
     /// Held while the volume is open.
-    pub hold: Hold,
+    pub hold: ExclusiveLock,
 }
 
 /// What happens to a data device that has a signature.
@@ -147,11 +147,11 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
 }
 
 /// Makes an empty volume with `data` blocks on devices of zeros.
-pub fn make_on(medium: &Medium, data: Blocks) -> Result<()> {
+pub fn make_on(backend: &Backend, data: Blocks) -> Result<()> {
     let failed = |e| Error::io("labelling the data area", e);
-    let label = label::encode(medium.volume_id);
-    medium.data.write_at(&label, 0).and_then(|()| medium.data.flush()).map_err(failed)?;
-    write_first_checkpoint(&*medium.kv, data, medium.volume_id)
+    let label = label::encode(backend.volume_id);
+    backend.data.write_at(&label, 0).and_then(|()| backend.data.flush()).map_err(failed)?;
+    write_first_checkpoint(&*backend.kv, data, backend.volume_id)
 }
 
 fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Result<()> {
@@ -194,7 +194,7 @@ fn device_bytes(path: &Path) -> Result<u64> {
     if !is_device {
         return Err(Error::Invalid(format!("{} is not a block device", path.display())));
     }
-    let _alone = Hold::of(path)?;
+    let _alone = ExclusiveLock::of(path)?;
     FileDevice::open_direct(path, true).and_then(|device| device.len()).map_err(failed)
 }
 
@@ -232,7 +232,7 @@ fn zero_file(path: &Path, bytes: u64) -> Result<()> {
 /// by an earlier attempt at the same volume is not a foreign signature.
 fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown, attempt: &Unfinished) -> Result<()> {
     let failed = |e| Error::io(format!("labelling {}", path.display()), e);
-    let _alone = Hold::of(path)?;
+    let _alone = ExclusiveLock::of(path)?;
     let device = FileDevice::open_direct(path, true).map_err(failed)?;
     let found = signatures::find(&device).map_err(failed)?;
     let is_free = found.is_empty() || (found.len() == 1 && shows_own_label(&device, attempt));
@@ -275,7 +275,7 @@ pub fn open(
         let part = part.display();
         log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
     }
-    let mut hold = Hold::of_volume(&paths.part("lock"), &name)?;
+    let mut hold = ExclusiveLock::of_volume(&paths.part("lock"), &name)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
         match open(&path, !read_only) {
@@ -312,7 +312,7 @@ pub fn open(
     }
     let ballast = Ballast::at(paths.part("ballast"));
     let open_records = || RocksKv::open(place.clone(), copies, kv_bytes_max, read_only);
-    let kv = Arc::new(if read_only { open_records()? } else { ballast.so_that(open_records)? });
+    let kv = Arc::new(if read_only { open_records()? } else { ballast.retry_releasing_reserve(open_records)? });
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
     Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, hold })
@@ -329,7 +329,7 @@ fn in_the_way(device: &Path, found: &[Signature]) -> Error {
 pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
     let superblock = superblock_file::read(volume)?;
     let paths = Paths { volume };
-    let _alone = Hold::of_volume(&paths.part("lock"), &volume.display().to_string())?;
+    let _alone = ExclusiveLock::of_volume(&paths.part("lock"), &volume.display().to_string())?;
     superblock_file::make_sound(volume, &superblock)?;
     let place = Place::of(volume, superblock.volume_id);
     let has_copies = place.list().is_some_and(|list| !list.manifest.is_empty());

@@ -113,7 +113,7 @@ fn traffic(counters: &BTreeMap<String, u64>) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Blocks, Medium, OpenOptions};
+    use crate::{Backend, Blocks, OpenOptions};
 
     const HOUR_SECONDS: u64 = 3600;
 
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn a_point_has_the_volumes_figures_and_the_traffic_since_the_one_before() {
         let dir = tempfile::tempdir().unwrap();
-        let (medium, data) = (Medium::in_memory(Blocks(4096)), Blocks(4096));
-        Store::format_on(&medium, data).unwrap();
-        let store = Store::open_on(medium, &OpenOptions::new(32 << 20)).unwrap();
+        let (backend, data) = (Backend::in_memory(Blocks(4096)), Blocks(4096));
+        Store::format_on(&backend, data).unwrap();
+        let store = Store::open_on(backend, &OpenOptions::new(32 << 20)).unwrap();
         let mut history = History::of(dir.path());
         let map = store.new_map();
         for at in 0..2 {

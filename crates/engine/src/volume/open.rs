@@ -12,11 +12,11 @@ use crate::state::maps::Shards;
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::table::Table;
-use crate::volume::medium::{Driver, Medium};
+use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
 use crate::worker::backlog_file;
-use crate::worker::surroundings::Surroundings;
+use crate::worker::system_load::SystemLoad;
 use crate::write::hash::Hasher;
 use crate::{Copies, Error, OpenOptions, Profile, Result};
 
@@ -29,15 +29,15 @@ pub fn settings_of(options: &OpenOptions, own: Profile, copies: Option<Copies>) 
 }
 
 /// Recovers the last commit of a volume. No thread runs yet.
-pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver: Driver) -> Result<Core> {
-    let checkpoint = medium.kv.get(&keys::checkpoint())?;
-    let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, medium.volume_id));
+pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driver: TestHooks) -> Result<Core> {
+    let checkpoint = backend.kv.get(&keys::checkpoint())?;
+    let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, backend.volume_id));
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing, damaged or that of another volume"))?;
     let Checkpoint { sequence, log_at, totals } = checkpoint;
     let mut settings = settings;
     settings.follow_data(totals.data);
-    let (log, records) = Log::open(medium.log, Hasher::log_id(&medium.secret), medium.log_bytes, sequence, log_at)?;
+    let (log, records) = Log::open(backend.log, Hasher::log_id(&backend.secret), backend.log_bytes, sequence, log_at)?;
     if let Some(last) = records.last().filter(|_| !options.read_only) {
         log.settle(last)?;
     }
@@ -48,28 +48,28 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
     let (recovered, logged) = (state.durable_sequence, log.mark().sequence);
     assert_eq!(recovered, logged, "group {recovered} was recovered last, the log ends at {logged}");
     settings.follow_data(state.totals.data);
-    volume::check_sizes(&*medium.data, &*medium.table, &state.totals)?;
-    volume::check_table(&*medium.table, medium.volume_id, sequence..=state.durable_sequence)?;
+    volume::check_sizes(&*backend.data, &*backend.table, &state.totals)?;
+    volume::check_table(&*backend.table, backend.volume_id, sequence..=state.durable_sequence)?;
     let (from, to) = keys::all_advice();
-    let advice = medium.kv.scan(&from, &to, usize::MAX)?;
+    let advice = backend.kv.scan(&from, &to, usize::MAX)?;
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
     let is_fresh = state.durable_sequence == 0;
-    let disk_hints = medium.hints.filter(|_| settings.disk_level);
-    let disk_hints = disk_hints.and_then(|device| disk::open(device, medium.volume_id, state.totals.data));
-    let skipped = medium.skipped.filter(|_| settings.skipped_bytes > 0);
-    let (skipped_file, newest) = skipped.map_or((None, None), |device| backlog_file::open(device, medium.volume_id));
+    let disk_hints = backend.hints.filter(|_| settings.disk_level);
+    let disk_hints = disk_hints.and_then(|device| disk::open(device, backend.volume_id, state.totals.data));
+    let skipped = backend.skipped.filter(|_| settings.skipped_bytes > 0);
+    let (skipped_file, newest) = skipped.map_or((None, None), |device| backlog_file::open(device, backend.volume_id));
     let core = Core::new(Parts {
-        volume_id: medium.volume_id,
+        volume_id: backend.volume_id,
         allocator: Allocator::new(state.totals.data, &advice),
         state,
         staging,
-        data: medium.data,
-        table: medium.table,
-        kv: medium.kv,
+        data: backend.data,
+        table: backend.table,
+        kv: backend.kv,
         log,
-        hasher: Hasher::new(&medium.secret),
-        ballast: medium.ballast,
-        host: medium.host,
+        hasher: Hasher::new(&backend.secret),
+        ballast: backend.ballast,
+        host: backend.host,
         read_cache_bytes: (budget.read_cache, budget.read_cache + budget.lent_most),
         policy_bytes_max: budget.policies,
         read_pattern_bytes_max: budget.read_patterns,
@@ -79,7 +79,7 @@ pub fn recover(medium: Medium, options: &OpenOptions, settings: Settings, driver
         settings,
         disk_hints,
         skipped_file,
-        surroundings: Surroundings::new(&options.machine, medium.device_load),
+        system_load: SystemLoad::new(&options.machine, backend.device_load),
         is_read_only: options.read_only,
     });
     core.restore_bad()?;

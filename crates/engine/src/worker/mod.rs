@@ -13,7 +13,7 @@ pub mod rank_files;
 pub mod remap;
 pub mod revisit;
 pub mod status;
-pub mod surroundings;
+pub mod system_load;
 pub mod visit;
 pub mod work_loop;
 pub mod worklist;

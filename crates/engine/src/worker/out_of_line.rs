@@ -10,7 +10,7 @@ use crate::RankTurn;
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::pass::Pass;
-use crate::worker::surroundings::{Surroundings, pace_rule};
+use crate::worker::system_load::{SystemLoad, pace_rule};
 
 /// The worker of an open volume.
 pub struct Worker {
@@ -19,7 +19,7 @@ pub struct Worker {
     /// When it runs.
     pace: Mutex<Pace>,
     /// The machine's load and supply.
-    surroundings: Mutex<Surroundings>,
+    system_load: Mutex<SystemLoad>,
     /// Other state that it keeps between turns.
     notes: Mutex<Notes>,
     /// Called when it has no other work, see [`crate::Store::rank_by`].
@@ -41,11 +41,11 @@ struct Notes {
 
 impl Worker {
     /// A worker that has done nothing yet.
-    pub fn new(settings: &Settings, surroundings: Surroundings, defrag_batch: BatchSize) -> Self {
+    pub fn new(settings: &Settings, system_load: SystemLoad, defrag_batch: BatchSize) -> Self {
         Self {
             pass: Mutex::new(LockRank::Pass, Pass::default()),
             pace: Mutex::new(LockRank::Part, Pace::new(pace_rule(settings))),
-            surroundings: Mutex::new(LockRank::Part, surroundings),
+            system_load: Mutex::new(LockRank::Part, system_load),
             notes: Mutex::new(LockRank::Leaf, Notes::default()),
             rank_turn: OnceLock::new(),
             defragging: Mutex::new(LockRank::Defragging, defrag_batch),
@@ -106,17 +106,17 @@ impl Worker {
 
     /// Reads load and supply, at most once a second. Returns the resulting bound of in-line work.
     pub fn observe_machine(&self, now: Duration, settings: &Settings) -> Option<f64> {
-        self.surroundings.lock().observe(now, settings)
+        self.system_load.lock().observe(now, settings)
     }
 
     /// The conditions of background work: the machine's last observation, and when the last request of a program came.
     pub fn conditions(&self, now: Duration, last_foreground: Option<Duration>, energy_rule: EnergyRule) -> Conditions {
-        Conditions { now, last_foreground, ..self.surroundings.lock().conditions(energy_rule) }
+        Conditions { now, last_foreground, ..self.system_load.lock().conditions(energy_rule) }
     }
 
     /// The machine's power supply, as last observed.
     pub fn supply(&self) -> Supply {
-        self.surroundings.lock().supply()
+        self.system_load.lock().supply()
     }
 
     /// Notes what it does now, or why it is idle.

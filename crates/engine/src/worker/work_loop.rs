@@ -12,7 +12,7 @@ use crate::settings::values::Settings;
 use crate::worker::local_time;
 use crate::worker::revisit::BATCH_BLOCKS_MAX;
 use crate::worker::status::{DedupCommand, DedupStatus};
-use crate::worker::surroundings::energy_rule;
+use crate::worker::system_load::energy_rule;
 use crate::{Blocks, Error, Result};
 
 /// If more than one block in this many hints was freed since the last round, the disk level is swept at once.

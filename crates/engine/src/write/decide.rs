@@ -26,7 +26,7 @@ const IN_BATCH: u64 = 1 << 62;
 /// Extension of one request stops once its misses in the block table exceed its hits by this many. Each query accesses
 /// a page that nothing else needs: if duplicates are isolated, the queries cost more than the rest of the decision.
 /// Long duplicates yield mostly hits, so the limit hardly ever cuts them short. Missed blocks are left to the worker.
-const EXTENSION_NOES_MAX: u32 = 32;
+const EXTENSION_MISSES_MAX: u32 = 32;
 
 /// Runs that cross requests: the decisions about the previous request, and the blocks left open for the next.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Core {
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
         let extension = Extension::new(&tags, known, &seeds);
         let extension = if names_all { extension.of_complete_hints() } else { extension };
-        let mut extended = self.extended(extension, EXTENSION_NOES_MAX).into_iter();
+        let mut extended = self.extended(extension, EXTENSION_MISSES_MAX).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
             // Its temporary place is no reason to keep it there.

@@ -39,7 +39,7 @@ impl Core {
             }
         };
         self.count_outcomes(batch);
-        self.announce(&published, Some((map, batch)));
+        self.notify_observers(&published, Some((map, batch)));
         self.stats.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.write_out_if_much()
     }
@@ -167,7 +167,7 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
 
 /// The result of applying a plan.
 pub enum Applied {
-    /// Everything is published. Hints, backlog, damage and signals still have to be notified, see [`Core::announce`].
+    /// Everything is published. Hints, backlog, damage and signals still have to be notified, see [`Core::notify_observers`].
     Done(Published),
     /// Nothing is published.
     Refused(Refusal),
@@ -247,7 +247,7 @@ impl Core {
 
     /// Notifies hints, backlog, damage and signals of a publication, and of the write of a map that caused it, if one
     /// did.
-    pub fn announce(&self, published: &Published, written: Option<(MapId, &Batch)>) {
+    pub fn notify_observers(&self, published: &Published, written: Option<(MapId, &Batch)>) {
         let Published { placed, freed, policies, detached } = published;
         self.update_hints(freed, placed);
         self.stats.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
@@ -269,7 +269,7 @@ impl Core {
     pub fn publish_plan(&self, plan: Plan) -> Result<Option<Refusal>> {
         match self.apply(plan)? {
             Applied::Done(published) => {
-                self.announce(&published, None);
+                self.notify_observers(&published, None);
                 Ok(None)
             }
             Applied::Refused(refusal) => Ok(Some(refusal)),

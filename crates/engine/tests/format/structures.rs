@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use oncefs_dedup::{Hint, HintPage, PieceCost, Prefix, Sample, Skipped, Slowdown};
 use oncefs_engine::device::ALIGN_BYTES;
 use oncefs_engine::format::checkpoint::Checkpoint;
+use oncefs_engine::format::damage_records::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::device::DeviceRecord;
 use oncefs_engine::format::hint_header::HintHeader;
 use oncefs_engine::format::keys::{self, ShardKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
-use oncefs_engine::format::rot::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
-use oncefs_engine::format::{VERSION, backlog, file_policy, hint_page, label, rot};
+use oncefs_engine::format::{VERSION, backlog, damage_records, file_policy, hint_page, label};
 use oncefs_engine::{
     BLOCK_BYTES, Blocks, Copies, DataPlace, FilePolicy, Fingerprint, HistoryPoint, Lbn, MapId, Pbn, PolicyOverride,
     Profile, Rank, Tag,
@@ -221,7 +221,7 @@ fn what_is_kept_of_bad_blocks_is_as_the_page_says() {
     let page = Section::of(PAGE, "Bad block");
     let fields = [("replacement", number(5)), ("tag", number(6)), ("checksum", number(page.checksum(&bytes, 0)))];
     page.assert_layout(&bytes, 0, &fields);
-    let bytes = rot::encode_replica(Pbn(5));
+    let bytes = damage_records::encode_replica(Pbn(5));
     let page = Section::of(PAGE, "Replica");
     page.assert_layout(&bytes, 0, &[("replica", number(5)), ("checksum", number(page.checksum(&bytes, 0)))]);
 }

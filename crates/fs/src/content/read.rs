@@ -181,7 +181,7 @@ impl FileSystem {
         let mut change = Change::new();
         let mut touched = InodeRecord { atime: now, ..record.clone() };
         self.monitor.publish_along(inode.ino, &mut touched.usage);
-        self.put_used(&mut change, inode.ino, &record, &touched);
+        self.put_inode_requeued(&mut change, inode.ino, &record, &touched);
         match self.store.publish(change) {
             Ok(()) => *record = touched,
             Err(error) => log::debug!("cannot set the time of last access of inode {}: {error}", inode.ino.0),

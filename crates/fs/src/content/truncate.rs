@@ -80,7 +80,7 @@ impl FileSystem {
         edit(&mut edited);
         debug_assert_eq!(edited.size, size, "inode {}: another edit set its size", inode.ino.0);
         let mut change = Change::new();
-        self.put_used(&mut change, inode.ino, &record, &edited);
+        self.put_inode_requeued(&mut change, inode.ino, &record, &edited);
         self.store.publish(change)?;
         let before = std::mem::replace(&mut *record, edited);
         self.tell_if_dropped(inode.ino, &before, &record);

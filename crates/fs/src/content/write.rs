@@ -78,7 +78,7 @@ impl FileSystem {
         let current = inode.lock();
         let mut edited = current.clone();
         edit(&mut edited);
-        self.put_used(change, inode.ino, &current, &edited);
+        self.put_inode_requeued(change, inode.ino, &current, &edited);
         Edited { file_system: self, ino: inode.ino, current, edited }
     }
 
@@ -106,7 +106,7 @@ impl FileSystem {
     }
 
     /// Adds an inode's record to a change, with the consequences of its new usage.
-    pub(super) fn put_used(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
+    pub(super) fn put_inode_requeued(&self, change: &mut Change, ino: Ino, before: &InodeRecord, after: &InodeRecord) {
         put_inode(change, ino, after);
         if !after.is_ranked_as(before) {
             self.follow_use(change, ino, before, after);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
-use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Ballast, Blocks, EffectivePolicy, Medium, OpenOptions, Rank, Store};
+use oncefs_engine::{BLOCK_BYTES, Backend, BackgroundStep, Ballast, Blocks, EffectivePolicy, OpenOptions, Rank, Store};
 use oncefs_fs::{AtimePolicy, FileSystem, Ino, Options, Privileges, WriteOrigin};
 
 use crate::common::{TestClock, contradictions, file};
@@ -35,7 +35,7 @@ impl Volume {
         let (data, table, log) = (device(DATA.bytes()), device(TABLE_BYTES), device(LOG_BYTES));
         let volume = Self { data, table, log, kv: Arc::default(), clock: Arc::default() };
         volume.clock.set(START);
-        Store::format_on(&volume.medium(), DATA).unwrap();
+        Store::format_on(&volume.backend(), DATA).unwrap();
         FileSystem::format(&volume.store(&[]), &*volume.clock).unwrap();
         volume
     }
@@ -47,8 +47,8 @@ impl Volume {
         Self { data, table, log, kv: Arc::new(self.kv.after_power_cut(false)), clock: self.clock.clone() }
     }
 
-    fn medium(&self) -> Medium {
-        Medium {
+    fn backend(&self) -> Backend {
+        Backend {
             data: self.data.clone(),
             table: self.table.clone(),
             log: self.log.clone(),
@@ -67,7 +67,7 @@ impl Volume {
     fn store(&self, settings: &[(&str, &str)]) -> Arc<Store> {
         let usual = [("inline", "all"), ("skipped_memory", "256K")];
         let settings = usual.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Store::open_on(self.medium(), &OpenOptions { settings: settings.collect(), ..OpenOptions::new(16 << 20) })
+        Store::open_on(self.backend(), &OpenOptions { settings: settings.collect(), ..OpenOptions::new(16 << 20) })
             .unwrap()
     }
 

@@ -10,7 +10,7 @@ use super::Adapter;
 use crate::convert::{FOREVER, set_time, statx, timestamp};
 use crate::durable::reply_durably;
 use crate::errno::errno;
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 use crate::reply::{reply_attributes, reply_with};
 
 impl Adapter {
@@ -24,7 +24,7 @@ impl Adapter {
         reply_with(found.map_err(|error| errno(&error)), reply, |reply, statx| reply.statx(&statx, FOREVER));
     }
 
-    pub(super) fn setattr(&self, asker: Asker, ino: Ino, asked: &Asked, reply: Reply) {
+    pub(super) fn setattr(&self, credentials: Credentials, ino: Ino, asked: &Asked, reply: Reply) {
         let drops = asked.uid.or(asked.gid).is_some() || asked.kills_privileges;
         let set = SetAttributes {
             permissions: asked.mode.map(|mode| mode & 0o7777),
@@ -34,7 +34,7 @@ impl Adapter {
             atime: asked.atime.map(set_time),
             mtime: asked.mtime.map(set_time),
             ctime: asked.ctime.map(timestamp),
-            privileges: asker.privileges_left(&self.file_system, ino, drops),
+            privileges: credentials.privileges_left(&self.file_system, ino, drops),
             // Without a size to set, only the kernel itself passes a handle.
             is_write_back: asked.handle.is_some() && asked.size.is_none(),
         };

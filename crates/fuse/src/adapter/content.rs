@@ -7,7 +7,7 @@ use oncefs_transport::flags::write as from;
 use super::Adapter;
 use crate::durable::{handle, is_writing, reply_durably};
 use crate::errno::errno;
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_with};
 
 impl Adapter {
@@ -27,7 +27,7 @@ impl Adapter {
     /// them now.
     pub(super) fn write(
         &self,
-        asker: Asker,
+        credentials: Credentials,
         ino: Ino,
         of: u64,
         (at, data): (u64, &[u8]),
@@ -39,7 +39,7 @@ impl Adapter {
         let origin = match is_from_cache {
             true if self.has_to_be_durable(of) => WriteOrigin::PageCacheAwaited,
             true => WriteOrigin::PageCache,
-            false => WriteOrigin::Caller { privileges: asker.privileges_left(&self.file_system, ino, drops) },
+            false => WriteOrigin::Caller { privileges: credentials.privileges_left(&self.file_system, ino, drops) },
         };
         let is_durable = !is_from_cache && flags & libc::O_DSYNC != 0;
         self.config.gauge.take(data.len() as u64);

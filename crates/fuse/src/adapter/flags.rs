@@ -8,15 +8,15 @@ use super::late::can_set_flags;
 use crate::durable::reply_durably;
 use crate::errno::errno;
 use crate::file_flags::{FlagRequest, check_may_set, flag_request};
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 use crate::reply::reply_with;
 
 impl Adapter {
     /// Returns a file's flags, or sets them after all earlier writes have reached the daemon.
-    pub(super) fn answer_flags(&self, asker: Asker, ino: Ino, command: u32, input: &[u8], reply: Reply) {
+    pub(super) fn answer_flags(&self, credentials: Credentials, ino: Ino, command: u32, input: &[u8], reply: Reply) {
         let file_system = self.file_system.clone();
         let request = flag_request(command, input).and_then(|request| match request {
-            FlagRequest::Set(flags) => check_may_set(&file_system, asker, ino, flags).map(|()| request),
+            FlagRequest::Set(flags) => check_may_set(&file_system, credentials, ino, flags).map(|()| request),
             FlagRequest::Get(_) => Ok(request),
         });
         match request {

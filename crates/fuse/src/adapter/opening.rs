@@ -7,16 +7,16 @@ use oncefs_transport::flags::opened;
 use super::Adapter;
 use crate::convert::writes;
 use crate::durable::{file_handle, reply_durably};
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 use crate::reply::reply_with;
 
 impl Adapter {
     /// `flags` as in open(2). `kills_privileges`: an open with O_TRUNC by a caller that may not keep set-user-id.
-    pub(super) fn open(&self, asker: Asker, ino: Ino, flags: i32, kills_privileges: bool, reply: Reply) {
+    pub(super) fn open(&self, credentials: Credentials, ino: Ino, flags: i32, kills_privileges: bool, reply: Reply) {
         let truncates = flags & libc::O_TRUNC != 0;
         let allowed = self.check_opened(ino, flags);
         let truncated = allowed.and_then(|()| match truncates {
-            true => self.truncate_opened(asker, ino, kills_privileges),
+            true => self.truncate_opened(credentials, ino, kills_privileges),
             false => Ok(()),
         });
         let handle = truncated.map(|()| {
@@ -52,8 +52,8 @@ impl Adapter {
         }
     }
 
-    fn truncate_opened(&self, asker: Asker, ino: Ino, kills_privileges: bool) -> Result<()> {
-        let privileges = asker.privileges_left(&self.file_system, ino, kills_privileges);
+    fn truncate_opened(&self, credentials: Credentials, ino: Ino, kills_privileges: bool) -> Result<()> {
+        let privileges = credentials.privileges_left(&self.file_system, ino, kills_privileges);
         let set = SetAttributes { size: Some(0), privileges, ..SetAttributes::default() };
         self.file_system.setattr(ino, &set).map(drop)
     }

@@ -10,7 +10,7 @@ use super::Adapter;
 use super::late::{Search, search};
 use crate::durable::{is_writing, reply_durably};
 use crate::errno::errno;
-use crate::privileges::Asker;
+use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_with};
 
 /// Most bytes that one reply to copy_file_range can report, in whole blocks.
@@ -27,7 +27,15 @@ fn within(at: u64, size: u64, whence: Whence) -> Option<u64> {
 
 impl Adapter {
     /// `mode` as in fallocate(2).
-    pub(super) fn fallocate(&self, asker: Asker, ino: Ino, of: u64, range: Range<u64>, mode: i32, reply: Reply) {
+    pub(super) fn fallocate(
+        &self,
+        credentials: Credentials,
+        ino: Ino,
+        of: u64,
+        range: Range<u64>,
+        mode: i32,
+        reply: Reply,
+    ) {
         let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
         let mode = match mode & !libc::FALLOC_FL_KEEP_SIZE {
             0 => AllocateMode::Reserve { keep_size },
@@ -35,7 +43,7 @@ impl Adapter {
             libc::FALLOC_FL_ZERO_RANGE => AllocateMode::ZeroRange { keep_size },
             _ => return reply.error(Errno::new(libc::EOPNOTSUPP)),
         };
-        let privileges = asker.privileges_left_untold(&self.file_system, ino);
+        let privileges = credentials.privileges_left_untold(&self.file_system, ino);
         let (at, len) = (range.start, range.end - range.start);
         let allocate = move |file_system: &FileSystem| file_system.fallocate(ino, at, len, mode, privileges);
         self.config.gauge.take(len);
@@ -78,10 +86,10 @@ impl Adapter {
     }
 
     /// Copies from an inode and offset to another inode, handle and offset.
-    pub(super) fn copy(&self, asker: Asker, from: (Ino, u64), to: (Ino, u64, u64), len: u64, reply: Reply) {
+    pub(super) fn copy(&self, credentials: Credentials, from: (Ino, u64), to: (Ino, u64, u64), len: u64, reply: Reply) {
         let ((source, at), (target, of, target_at)) = (from, to);
         let len = len.min(COPY_BYTES_MAX);
-        let privileges = asker.privileges_left_untold(&self.file_system, target);
+        let privileges = credentials.privileges_left_untold(&self.file_system, target);
         let copy =
             move |file_system: &FileSystem| file_system.copy_file_range(source, at, target, target_at, len, privileges);
         self.config.gauge.take(len);

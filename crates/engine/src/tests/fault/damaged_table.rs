@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use super::*;
+use crate::format::damage_records::{BadRecord, ScrubRecord};
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{BAD, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES, page_of};
-use crate::format::rot::{BadRecord, ScrubRecord};
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::settings::values::Inline;
 use crate::tests::fixture::one_level;
@@ -86,7 +86,7 @@ fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Core, Range<u64
         Damage::Page => {
             let table = Unreadable::of(&devices.table);
             table.set(page * PAGE_BYTES as u64..(page + 1) * PAGE_BYTES as u64);
-            let core = devices.open_medium(Medium { table, ..devices.medium() });
+            let core = devices.open_medium(Backend { table, ..devices.backend() });
             (core, page * PAGE_ENTRIES..(page + 1) * PAGE_ENTRIES)
         }
     }

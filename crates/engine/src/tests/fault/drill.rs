@@ -226,7 +226,7 @@ impl Drill {
     }
 
     fn assert_whole(&self, devices: &Devices, when: &str) {
-        let core = try_open(devices, devices.medium()).unwrap_or_else(|error| panic!("{when}: {error}"));
+        let core = try_open(devices, devices.backend()).unwrap_or_else(|error| panic!("{when}: {error}"));
         let found = contents(&core).unwrap_or_else(|error| panic!("{when}: {error}"));
         assert!(self.allowed.contains(&found), "{when}: what was committed is not there");
         assert_clean(&core, when);

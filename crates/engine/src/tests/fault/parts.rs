@@ -61,16 +61,16 @@ fn with_part(into: &Devices, part: &str, from: &Devices) -> Devices {
     mixed
 }
 
-fn medium(devices: &Devices, id: u8) -> Medium {
-    Medium { volume_id: [id; 16], secret: [id; 32], ..devices.medium() }
+fn backend(devices: &Devices, id: u8) -> Backend {
+    Backend { volume_id: [id; 16], secret: [id; 32], ..devices.backend() }
 }
 
 /// Copies of a volume as it grows older; each is taken without closing it, save the last.
 pub(super) fn history(id: u8) -> Vec<Copy> {
     let devices = Devices::new(DATA, settings());
     devices.table.punch(0, devices.table.len().unwrap()).unwrap();
-    crate::Store::format_on(&medium(&devices, id), DATA).unwrap();
-    let core = try_open(&devices, medium(&devices, id)).unwrap();
+    crate::Store::format_on(&backend(&devices, id), DATA).unwrap();
+    let core = try_open(&devices, backend(&devices, id)).unwrap();
     // The test numbers its maps itself.
     core.maps.skip_to(MapId(100));
     let mut copies = Vec::new();
@@ -121,7 +121,7 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
 
 /// Opens, reads and checks the volume, and then works with it, as long as it allows.
 pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Model]) -> Verdict {
-    let core = match try_open(devices, medium(devices, id)) {
+    let core = match try_open(devices, backend(devices, id)) {
         Ok(core) => core,
         Err(Error::Corrupt { .. }) => return Verdict::Refused,
         Err(error) => panic!("opening answers {error:?}"),

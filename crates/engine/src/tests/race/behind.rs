@@ -3,7 +3,7 @@
 //! duration, which `oncefs-bench` measures, and the hints on disk, whose lock no write takes.
 
 use super::*;
-use crate::volume::medium::Medium;
+use crate::volume::backend::Backend;
 
 /// A write that takes longer than this waits for the worker.
 const WAITS: Duration = Duration::from_secs(20);
@@ -34,11 +34,11 @@ impl Behind {
         core.checkpoint().unwrap();
         core.leave_cleanly();
         drop(core);
-        let medium = devices.medium();
+        let backend = devices.backend();
         let hooked = |inner: &Arc<MemoryDevice>| Watched::new(inner, Hooks::default());
         let parts = [&devices.data, &devices.table].map(hooked);
         let [data, table] = parts.clone();
-        let core = Arc::new(devices.open_medium(Medium { data, table, ..medium }));
+        let core = Arc::new(devices.open_medium(Backend { data, table, ..backend }));
         core.begin_full_pass();
         let contents = [deduplicated.clone(), deduplicated, behind.clone(), behind];
         Self { devices, core, parts, contents }

@@ -2,11 +2,11 @@
 //! for one of its reads.
 
 use super::*;
-use crate::format::rot::BadRecord;
+use crate::format::damage_records::BadRecord;
 use crate::format::shard::{Extent, Shard};
 use crate::state::published::{Mapped, Plan, StoredBlock};
 use crate::sync::take_most_reads;
-use crate::volume::medium::Medium;
+use crate::volume::backend::Backend;
 use crate::{Error, Lbn, Result, Tag};
 
 type OnRead = Box<dyn Fn() + Send>;
@@ -63,7 +63,7 @@ fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Co
     scattered(&devices.open(), MapId(1), shards);
     let on_read = Mutex::default();
     let table = Watched::new(&devices.table, TableReads { on_read, reads: AtomicU64::new(0) });
-    let core = Arc::new(devices.open_medium(Medium { table: table.clone(), ..devices.medium() }));
+    let core = Arc::new(devices.open_medium(Backend { table: table.clone(), ..devices.backend() }));
     (devices, table, core)
 }
 

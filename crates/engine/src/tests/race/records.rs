@@ -56,7 +56,7 @@ fn publish(core: &Core, value: u8) {
 fn one_record() -> (Arc<HookedKv>, Arc<Core>) {
     let devices = Devices::new(Blocks(700), one_level());
     let kv = Arc::new(HookedKv { inner: devices.kv.clone(), ..HookedKv::default() });
-    let core = Arc::new(devices.open_medium(crate::Medium { kv: kv.clone(), ..devices.medium() }));
+    let core = Arc::new(devices.open_medium(crate::Backend { kv: kv.clone(), ..devices.backend() }));
     publish(&core, 1);
     core.checkpoint().unwrap();
     (kv, core)

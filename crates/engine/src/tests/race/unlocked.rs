@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::kv::{Kv, KvMemory, Put};
-use crate::volume::medium::Medium;
+use crate::volume::backend::Backend;
 use crate::{Lbn, Result};
 
 /// A sorted state that calls a hook after a read, before the reader has the answer.
@@ -49,7 +49,7 @@ fn push_out(core: &Core) {
 fn a_shard_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
     let devices = Devices::new(Blocks(40_000), one_level());
     let kv = Arc::new(HookedKv { inner: devices.kv.clone(), after_get: Mutex::default() });
-    let core = Arc::new(devices.open_medium(Medium { kv: kv.clone(), ..devices.medium() }));
+    let core = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
     // Every second block is a hole, so that the other map's shards fill the cache.
     let mut patchy = unique(64, 1);
     patchy.chunks_exact_mut(BLOCK_BYTES).step_by(2).for_each(|block| block.fill(0));

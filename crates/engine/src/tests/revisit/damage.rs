@@ -265,7 +265,7 @@ fn a_file_of_hints_that_cannot_be_opened_costs_savings_and_nothing_else() {
     let hints = Arc::new(FailingDevice::default());
     hints.reads_fail.store(true, Relaxed);
     hints.writes_fail.store(true, Relaxed);
-    let core = devices.open_medium(Medium { hints: Some(hints), ..devices.medium() });
+    let core = devices.open_medium(Backend { hints: Some(hints), ..devices.backend() });
     core.fill_hints().unwrap();
     assert_works_without_disk_level(&core);
 }
@@ -276,7 +276,7 @@ fn a_file_of_hints_that_fails_for_good_costs_savings_and_nothing_else() {
         println!("reads fail: {reads}, writes fail: {writes}");
         let devices = Devices::new(DATA, settings(Inline::All));
         let hints = Arc::new(FailingDevice::default());
-        let core = devices.open_medium(Medium { hints: Some(hints.clone()), ..devices.medium() });
+        let core = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
         core.fill_hints().unwrap();
         write_many(&core, 7, &unique(MANY, 77));
         delete(&core, 7);
@@ -291,7 +291,7 @@ fn a_file_of_hints_that_fails_for_good_costs_savings_and_nothing_else() {
 fn a_file_of_hints_that_fails_for_a_while_recovers() {
     let devices = Devices::new(DATA, settings(Inline::All));
     let hints = Arc::new(FailingDevice::default());
-    let core = devices.open_medium(Medium { hints: Some(hints.clone()), ..devices.medium() });
+    let core = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
     core.fill_hints().unwrap();
     let data = unique(MANY, 1);
     hints.writes_fail.store(true, Relaxed);
@@ -307,7 +307,7 @@ fn a_file_of_skipped_blocks_that_fails_costs_a_full_pass_and_nothing_else() {
         let devices = Devices::new(DATA, settings(Inline::Off));
         let skipped = Arc::new(FailingDevice { inner: devices.skipped.clone(), ..FailingDevice::default() });
         skipped.reads_fail.store(fails_at_open, Relaxed);
-        let core = devices.open_medium(Medium { skipped: Some(skipped.clone()), ..devices.medium() });
+        let core = devices.open_medium(Backend { skipped: Some(skipped.clone()), ..devices.backend() });
         skipped.writes_fail.store(true, Relaxed);
         core.fill_hints().unwrap();
         let data = unique(100, 1);
@@ -375,7 +375,7 @@ fn what_could_not_be_looked_at_for_an_error_is_found_by_the_next_full_pass() {
         write(&core, 2, 0, &data);
         close(&core);
         let kv = HookedKv::of(&devices);
-        let core = devices.open_medium(Medium { kv: kv.clone(), ..devices.medium() });
+        let core = devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() });
         core.fill_hints().unwrap();
         if is_pass {
             core.backlog.restore([Skipped::Everything]);
@@ -416,7 +416,7 @@ fn a_block_that_cannot_be_read_keeps_nobody_from_the_others_and_the_work_ends() 
 fn a_checkpoint_in_the_middle_hides_no_file_from_a_full_pass() {
     let devices = Devices::new(DATA, settings(Inline::Off));
     let kv = HookedKv::of(&devices);
-    let core = Arc::new(devices.open_medium(Medium { kv: kv.clone(), ..devices.medium() }));
+    let core = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
     core.fill_hints().unwrap();
     let data = unique(600, 1);
     write(&core, 1, 0, &data);

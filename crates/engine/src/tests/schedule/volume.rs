@@ -16,7 +16,7 @@ use crate::space::allocator::Run;
 use crate::space::claim::Claim;
 use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
-use crate::{BackgroundStep, Blocks, MapId, Medium, Result};
+use crate::{Backend, BackgroundStep, Blocks, MapId, Result};
 
 use super::model::{Content, Model, assert_clean, content, read, shared_content};
 
@@ -143,16 +143,16 @@ impl Kv for Scheduled<dyn Kv> {
 }
 
 fn open(model: &Arc<Model>) -> Core {
-    let medium = model.devices.medium();
+    let backend = model.devices.backend();
     let scheduled = |inner, is_log| -> Arc<dyn Device> { Arc::new(Scheduled { inner, model: model.clone(), is_log }) };
-    let medium = Medium {
-        data: scheduled(medium.data, false),
-        table: scheduled(medium.table, false),
-        log: scheduled(medium.log, true),
-        kv: Arc::new(Scheduled { inner: medium.kv, model: model.clone(), is_log: false }),
-        ..medium
+    let backend = Backend {
+        data: scheduled(backend.data, false),
+        table: scheduled(backend.table, false),
+        log: scheduled(backend.log, true),
+        kv: Arc::new(Scheduled { inner: backend.kv, model: model.clone(), is_log: false }),
+        ..backend
     };
-    model.devices.open_medium(medium)
+    model.devices.open_medium(backend)
 }
 
 /// The volume, and its model.

@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use oncefs_engine::device::MemoryDevice;
 use oncefs_engine::kv::MemoryKv;
-use oncefs_engine::{Ballast, Blocks, Change, Committer, Driver, Medium, OpenOptions, Store};
+use oncefs_engine::{Backend, Ballast, Blocks, Change, Committer, OpenOptions, Store, TestHooks};
 
 use super::{ATTRIBUTES_BYTES_MAX, NAMES_BYTES_MAX};
 use crate::format::{inode, xattr};
@@ -30,13 +30,13 @@ impl Volume {
         let device = |bytes| Arc::new(MemoryDevice::new(bytes));
         let table = device(DATA.0.div_ceil(128) * 4096);
         let volume = Self { data: device(DATA.bytes()), table, log: device(LOG_BYTES), kv: Arc::default() };
-        Store::format_on(&volume.medium(), DATA).unwrap();
+        Store::format_on(&volume.backend(), DATA).unwrap();
         FileSystem::format(&volume.store(), &SystemClock).unwrap();
         volume
     }
 
-    fn medium(&self) -> Medium {
-        Medium {
+    fn backend(&self) -> Backend {
+        Backend {
             data: self.data.clone(),
             table: self.table.clone(),
             log: self.log.clone(),
@@ -58,8 +58,8 @@ impl Volume {
     }
 
     fn store_with(&self, committer: Committer) -> Arc<Store> {
-        let driver = Driver { committer: Some(committer), ..Driver::default() };
-        Store::open_driven(self.medium(), &OpenOptions::new(16 << 20), driver).unwrap()
+        let driver = TestHooks { committer: Some(committer), ..TestHooks::default() };
+        Store::open_driven(self.backend(), &OpenOptions::new(16 << 20), driver).unwrap()
     }
 
     fn open(&self) -> Arc<FileSystem> {

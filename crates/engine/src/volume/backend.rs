@@ -12,7 +12,7 @@ use crate::volume::ballast::Ballast;
 use crate::worker::load::DeviceLoad;
 
 /// The devices and the sorted state of a volume, wherever they are.
-pub struct Medium {
+pub struct Backend {
     /// The data area.
     pub data: Arc<dyn Device>,
     /// The block table.
@@ -41,7 +41,7 @@ pub struct Medium {
 
 /// The driver of a volume without threads, and the bounds that it changes.
 #[derive(Default)]
-pub struct Driver {
+pub struct TestHooks {
     /// Commits between the publications of one operation. None: nothing does.
     pub committer: Option<Committer>,
     /// A change of a range of more shards goes into several groups. None: follows from the log's size.
@@ -51,7 +51,7 @@ pub struct Driver {
 /// Size of the log of a volume in memory: that of the smallest volume on disk.
 const MEMORY_LOG_BYTES: u64 = 4 << 20;
 
-impl Medium {
+impl Backend {
     /// A medium in memory for a volume of `data` blocks (the label included), for examples and tests: sparse devices
     /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when
     /// dropped.

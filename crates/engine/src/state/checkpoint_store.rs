@@ -16,7 +16,7 @@ use crate::{Error, Result};
 const REQUEST_PAGES: usize = 256;
 
 /// The stores that checkpoints write.
-pub struct Stored {
+pub struct CheckpointStore {
     table: Arc<dyn Device>,
     /// Held shared to read table pages, and exclusively to write some, so that no read sees a torn page.
     table_io: RwLock<()>,
@@ -24,7 +24,7 @@ pub struct Stored {
     kv: Arc<dyn Kv>,
 }
 
-impl Stored {
+impl CheckpointStore {
     /// The stores of a volume.
     pub fn new(table: Arc<dyn Device>, kv: Arc<dyn Kv>) -> Self {
         Self { table, table_io: RwLock::new(LockRank::TableIo, ()), kv }

@@ -12,7 +12,7 @@ use crate::worker::load::{self, CpuLoad, CpuShares, DeviceLoad};
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
 
 /// The machine as last observed, and the bounds derived from it.
-pub struct Surroundings {
+pub struct SystemLoad {
     cpu: CpuLoad,
     power_supply: PathBuf,
     device: Option<DeviceLoad>,
@@ -30,7 +30,7 @@ pub struct Surroundings {
     supply: Supply,
 }
 
-impl Surroundings {
+impl SystemLoad {
     /// No observations yet. The machine's `proc` and `sys` are below `root`.
     pub fn new(root: &Path, device: Option<DeviceLoad>) -> Self {
         Self {

@@ -13,11 +13,11 @@ use std::path::Path;
 use crate::{Error, Result};
 
 /// A hold that lasts as long as this value.
-pub struct Hold {
+pub struct ExclusiveLock {
     files: Vec<File>,
 }
 
-impl Drop for Hold {
+impl Drop for ExclusiveLock {
     /// Closing the files is not enough: a child process that another thread is starting at this moment has them open
     /// too, until it executes its program.
     fn drop(&mut self) {
@@ -28,7 +28,7 @@ impl Drop for Hold {
     }
 }
 
-impl Hold {
+impl ExclusiveLock {
     /// Takes the lock of the volume `name`.
     pub fn of_volume(lock: &Path, name: &str) -> Result<Self> {
         Ok(Self { files: vec![take_lock(lock, name)?] })
@@ -89,7 +89,7 @@ mod tests {
         let data = ours.path().join("data");
         std::os::unix::fs::symlink(&data, copy.path().join("data")).unwrap();
         let open = |dir: &tempfile::TempDir| {
-            let mut hold = Hold::of_volume(&dir.path().join("lock"), "v").map_err(|e| e.to_string())?;
+            let mut hold = ExclusiveLock::of_volume(&dir.path().join("lock"), "v").map_err(|e| e.to_string())?;
             hold.add(&dir.path().join("data")).map_err(|e| e.to_string()).map(|()| hold)
         };
         let held = open(&ours).unwrap();
@@ -105,7 +105,7 @@ mod tests {
     fn what_is_let_go_of_is_free_although_a_child_has_it_open_for_a_moment() {
         let dir = volume(&["data"]);
         let open = || {
-            let mut hold = Hold::of_volume(&dir.path().join("lock"), "v")?;
+            let mut hold = ExclusiveLock::of_volume(&dir.path().join("lock"), "v")?;
             hold.add(&dir.path().join("data")).map(|()| hold)
         };
         let held = open().unwrap();
@@ -117,6 +117,6 @@ mod tests {
     #[test]
     fn what_is_missing_is_told_apart_from_what_is_held() {
         let dir = volume(&[]);
-        assert!(matches!(Hold::of(&dir.path().join("data")), Err(Error::Io { .. })));
+        assert!(matches!(ExclusiveLock::of(&dir.path().join("data")), Err(Error::Io { .. })));
     }
 }

@@ -53,9 +53,47 @@ pub fn paragraph(text: &str) -> String {
     lines + &line + "\n"
 }
 
+/// The name that was probably meant by a mistyped one: it differs in at most a third of its letters.
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let counted = names.into_iter().map(|name| (edits(word, name), name));
+    let (edits, name) = counted.min_by_key(|(edits, _)| *edits)?;
+    (edits * 3 <= name.chars().count()).then_some(name)
+}
+
+/// The fewest letters to insert, remove or replace that make one word of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (done, letter) in one.chars().enumerate() {
+        let mut corner = row[0];
+        row[0] = done + 1;
+        for (at, of_other) in other.chars().enumerate() {
+            let replaced = corner + usize::from(letter != of_other);
+            corner = row[at + 1];
+            row[at + 1] = replaced.min(corner + 1).min(row[at] + 1);
+        }
+    }
+    row[row.len() - 1]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_name_is_one_that_differs_in_few_letters() {
+        let names = ["worker", "inline", "ro", "hint_memory"];
+        for (word, meant) in [
+            ("wroker", Some("worker")),
+            ("inlin", Some("inline")),
+            ("hintmemory", Some("hint_memory")),
+            ("50", None),
+            ("r", None),
+            ("compress", None),
+        ] {
+            assert_eq!(nearest(word, names), meant, "{word}");
+        }
+        assert_eq!([edits("", "abc"), edits("abc", ""), edits("abc", "abc"), edits("kitten", "sitting")], [3, 3, 0, 3]);
+    }
 
     #[test]
     fn a_paragraph_has_lines_of_80_columns_and_keeps_its_words() {

@@ -182,7 +182,10 @@ fn status_says_in_a_line_and_its_code_whether_a_volume_is_well() {
     assert!(full.code == Some(1) && full.out.contains("nearly full") && full.out.contains("oncefs grow"), "{full:?}");
     place.kill_daemon();
     let dead = status(&[mnt], 1);
-    assert!(dead.starts_with(&format!("{mnt}: its daemon has died: oncefs umount")), "{dead}");
+    assert!(
+        dead.starts_with(&format!("{mnt}: its daemon has died: mount it again with oncefs revive {mnt} if")),
+        "{dead}"
+    );
     let found = oncefs(&["status", "--json", mnt]);
     let found: Value = serde_json::from_str(&found.out).unwrap();
     assert!(found["is_well"] == false && about(&found, &place)["findings"][0]["cause"] == "dead", "{found:#}");

@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -91,6 +92,14 @@ fn a_lazy_unmount_lets_open_files_finish() {
     let daemon = format!("process {}", place.daemon().unwrap());
     oncefs(&["umount", place.volume_str()]).fails(32, &["still in use", &daemon]);
     oncefs(&["fsck", place.volume_str()]).fails(8, &["still in use", &daemon]);
+    let status = oncefs(&["status", place.volume_str()]);
+    assert!(
+        status.code == Some(2) && status.out.contains("still in use") && status.out.contains(&daemon),
+        "{status:?}"
+    );
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let metrics = format!("metrics={}", taken.local_addr().unwrap());
+    place.mount(&["-o", &metrics]).fails(32, &["still in use", &daemon]);
     file.write_all(b"after all").unwrap();
     drop(file);
     place.await_daemon_gone();
@@ -173,7 +182,7 @@ fn after_kill_9_what_was_synced_is_there_and_mounting_again_needs_no_umount() {
 fn after_kill_9_umount_takes_the_dead_mount_away_and_says_so() {
     let place = Place::mounted();
     place.kill_daemon();
-    oncefs(&["stats", place.mnt_str()]).fails(1, &["does not answer", "oncefs umount"]);
+    oncefs(&["stats", place.mnt_str()]).fails(1, &["has died", "oncefs revive", "oncefs mount"]);
     let run = place.umount().succeeds();
     assert!(run.err.contains("had died"), "{run:?}");
     assert!(!place.is_mounted());

@@ -47,8 +47,6 @@ fn umount_8_and_fsck_8_calls_are_understood_under_all_names() {
 #[test]
 fn a_wrong_setting_is_told_with_its_range() {
     for (line, range) in [
-        ("oncefs tune /mnt hint_memory=1K", "4K to"),
-        ("oncefs tune /mnt inline=", "off, all, adaptive"),
         ("oncefs mount /v /mnt --fingerprints never", "eager, lazy, auto"),
         ("oncefs mkfs /v --profile turbo", "lrlfs, smartdedup, edge, desktop, server, idedup"),
     ] {
@@ -62,7 +60,6 @@ fn a_word_that_is_nearly_right_is_told_with_the_right_one() {
     for (line, right) in [
         ("oncefs umoutn /mnt", "'umoutn' (some similar subcommands exist: 'mount', 'umount')"),
         ("oncefs stats /mnt --jsn", "'--json'"),
-        ("oncefs tune /mnt memory", "oncefs mount -o memory"),
     ] {
         let message = failure(line).message;
         assert!(message.contains(right), "{line}: {message}");
@@ -91,8 +88,6 @@ fn a_wrong_line_is_told_in_one_line_with_the_code_of_its_family() {
         ("oncefs explain /mnt/a --blocks --json", exit::USAGE),
         ("oncefs stats /mnt --plot a.svg", exit::USAGE),
         ("oncefs tune", exit::USAGE),
-        ("oncefs tune /mnt speed=11", exit::USAGE),
-        ("oncefs tune /mnt inline=off hint_memory=1K", exit::USAGE),
         ("oncefs mkfs --profile turbo /v", exit::USAGE),
         ("oncefs mkfs", exit::USAGE),
         ("mkfs.oncefs --size 1e9 /v", exit::FAILED),

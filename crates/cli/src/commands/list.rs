@@ -15,7 +15,7 @@ use crate::size::Size;
 #[command(after_help = "\
 States:
   mounted       in use; read-only if it was mounted so or an error made it so
-  dead          the daemon has died: oncefs umount takes the mount away
+  dead          the daemon has died: oncefs revive or oncefs mount mounts it again
   hangs         the daemon does not answer
   not mounted   named in fstab; missing if there is no such volume
   in use        not mounted where this command sees it, and its daemon is there

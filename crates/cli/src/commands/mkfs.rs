@@ -120,7 +120,23 @@ fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
             let text = format!("no space for the volume {}: free some space, or choose another place", shown(volume));
             Failure::new(exit::FAILED, text)
         }
+        oncefs_fs::Error::Engine(oncefs_engine::Error::InTheWay(what)) => {
+            Failure::new(exit::FAILED, way_out(what, volume))
+        }
         other => Failure::new(exit::FAILED, other),
+    }
+}
+
+/// What is at the volume's place, with what to do. Only an old volume may be advised to be deleted: any other directory
+/// may be the wrong one.
+fn way_out(what: &str, volume: &Path) -> String {
+    let volume = shown(volume);
+    match what.strip_suffix(" or remove it first") {
+        Some(what) if what.contains("is a volume already") => {
+            format!("{what}; to delete the old volume with all its files, unmount it and run rm -r {volume}")
+        }
+        Some(what) => format!("{what}, such as a new directory in it"),
+        None => what.to_owned(),
     }
 }
 
@@ -245,6 +261,28 @@ mod tests {
         assert_eq!(default_log(Some(512 << 20)), 32 << 20);
         assert_eq!(default_log(Some(64 << 20)), LOG_BYTES_MIN);
         assert_eq!(default_log(None), LOG_BYTES_MAX);
+    }
+
+    #[test]
+    fn only_an_old_volume_is_advised_to_be_deleted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, spec) = (
+            dir.path(),
+            VolumeSpec {
+                data_bytes: Some(64 << 20),
+                data: DataPlace::File,
+                profile: Profile::default(),
+                log_bytes: LOG_BYTES_MIN,
+                copies: None,
+            },
+        );
+        for (file, advice) in [("superblock", "run rm -r"), ("letter", "is not empty: choose another path, such as")] {
+            std::fs::write(path.join(file), "").unwrap();
+            let refused = Store::begin_format(path, &spec, [0; 64], false).err().unwrap();
+            let text = failure(&refused.into(), path).message;
+            assert!(text.contains(advice) && !text.contains("remove it"), "{text}");
+            std::fs::remove_file(path.join(file)).unwrap();
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -68,6 +69,9 @@ pub struct MountArgs {
     /// When to compute the strong hash of a block, as -o fingerprints
     #[arg(long, value_name = "WHEN", value_parser = options::fingerprints)]
     pub fingerprints: Option<Setting>,
+    /// Answer Prometheus there, as -o metrics
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = options::address)]
+    pub metrics: Option<SocketAddr>,
     /// Least severity to log, as -o loglevel
     #[arg(long, value_name = "LEVEL", value_parser = options::log_level)]
     pub log_level: Option<LevelFilter>,
@@ -122,6 +126,7 @@ impl From<MountHelper> for MountArgs {
             memory: None,
             threads: None,
             fingerprints: None,
+            metrics: None,
             log_level: None,
             log_file: None,
             fake: helper.fake,
@@ -169,6 +174,7 @@ fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     }
     options.memory = arguments.memory.or(options.memory);
     options.threads = arguments.threads.or(options.threads);
+    options.metrics = arguments.metrics.or(options.metrics);
     options.settings.extend(arguments.fingerprints.clone());
     options.log_level = arguments.log_level.unwrap_or(options.log_level);
     if let Some(file) = &arguments.log_file {

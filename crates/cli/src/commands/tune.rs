@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::control::answers::Tuned;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{Failure, Outcome, exit};
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::{self, Setting};
 use crate::names;
 use crate::size::Size;
@@ -31,8 +31,8 @@ pub struct TuneArgs {
     /// Any path inside a mount, or the volume
     pub target: PathBuf,
     /// Settings to change, or to show
-    #[arg(value_name = "NAME[=VALUE]", value_parser = word)]
-    pub words: Vec<Word>,
+    #[arg(value_name = "NAME[=VALUE]")]
+    pub words: Vec<String>,
     /// Show the range and meaning of each setting
     #[arg(long, short)]
     pub verbose: bool,
@@ -52,24 +52,34 @@ pub enum Word {
 
 fn word(text: &str) -> Result<Word, String> {
     let name = text.split_once('=').map_or(text, |(name, _)| name);
-    if !settings::is_setting(name) && MOUNT_OPTIONS.contains(&name) {
-        return Err(format!("'{name}' is no setting but a mount option: unmount, then oncefs mount -o {name}=..."));
-    }
-    match text.contains('=') || !settings::is_setting(name) {
-        true => options::setting(text).map(Word::Change),
-        false => Ok(Word::Show(settings::current_name(name).to_owned())),
+    match (settings::is_setting(name), text.contains('=')) {
+        (false, _) if options::VALUED.contains(&name) => {
+            Err(format!("'{name}' can only be set while mounting: unmount, then oncefs mount -o {name}=..."))
+        }
+        (false, _) => Err(options::unknown_setting(name)),
+        (true, false) => Ok(Word::Show(settings::current_name(name).to_owned())),
+        (true, true) => options::setting(text).map(Word::Change),
     }
 }
 
-/// Options that only a mount can set.
-const MOUNT_OPTIONS: [&str; 8] =
-    ["memory", "profile", "transport", "threads", "max_write", "loglevel", "logfile", "data"];
+/// Refuses settings that a mount keeps.
+fn refuse_fixed(changed: &[Setting]) -> Outcome {
+    let is_fixed = |name: &str| settings::descriptions().any(|(other, _, _, live)| !live && other == name);
+    match changed.iter().find(|(name, _)| is_fixed(name)) {
+        None => Ok(()),
+        Some((name, value)) => {
+            let text = format!("{name} can only be set while mounting: unmount, then oncefs mount -o {name}={value}");
+            Err(Failure::new(exit::FAILED, text))
+        }
+    }
+}
 
 /// Shows or changes settings.
 pub fn run(arguments: TuneArgs) -> Outcome {
-    let (shown, changed) = sorted(arguments.words)?;
+    let (shown, changed) = sorted(&arguments.words).or_fail(exit::USAGE)?;
     let daemon = Daemon::find(&arguments.target)?;
     if !changed.is_empty() {
+        refuse_fixed(&changed)?;
         let names: Vec<String> = changed.iter().map(|(name, _)| name.clone()).collect();
         let tuned: Tuned = daemon.ask(Request::Tune { changes: changed })?;
         match arguments.json {
@@ -91,18 +101,21 @@ pub fn run(arguments: TuneArgs) -> Outcome {
 }
 
 /// The names to show, or the settings to change.
-fn sorted(words: Vec<Word>) -> Outcome<(Vec<String>, Vec<Setting>)> {
-    let (mut shown, mut changed) = (Vec::new(), Vec::new());
-    for word in words {
-        match word {
-            Word::Show(name) => shown.push(name),
-            Word::Change(setting) => changed.push(setting),
+fn sorted(words: &[String]) -> Result<(Vec<String>, Vec<Setting>), String> {
+    let (mut shown, mut changed) = (Vec::<String>::new(), Vec::new());
+    for text in words {
+        match word(text) {
+            Ok(Word::Show(name)) => shown.push(name),
+            Ok(Word::Change(setting)) => changed.push(setting),
+            Err(why) => match shown.last() {
+                Some(name) if settings::check(name, text).is_ok() => return Err(format!("write {name}={text}")),
+                _ => return Err(why),
+            },
         }
     }
     match shown.first() {
         Some(name) if !changed.is_empty() => {
-            let what = format!("{name} has no value: give NAME=VALUE for each setting to change, or names alone");
-            Err(Failure::new(exit::USAGE, what))
+            Err(format!("{name} has no value: write {name}=VALUE to change it, or names alone to show them"))
         }
         _ => Ok((shown, changed)),
     }
@@ -152,7 +165,7 @@ impl Seen {
         let mut text = String::new();
         for (name, range, what, live) in settings::descriptions().filter(|(name, ..)| is_shown(name)) {
             let own = self.profile_value(name).map_or_else(String::new, |own| format!(" (the profile has {own})"));
-            let when = if live { "" } else { "; set at mount only" };
+            let when = if live { "" } else { "; can only be set while mounting" };
             text += &format!("{name} = {}{own}\n", self.value(name));
             text += &paragraph(&format!("{what}: {range}{when}"));
         }
@@ -163,17 +176,17 @@ impl Seen {
 /// The changed settings with their old and new values.
 fn changes(names: &[String], tuned: &Tuned) -> String {
     let shown = |values: &Values, name: &str| values.get(name).map_or_else(|| "-".into(), |v| readable(name, v));
-    let named = tuned.after.keys().filter(|name| names.contains(name));
-    named
-        .map(|name| {
-            let (before, after) = (shown(&tuned.before, name), shown(&tuned.after, name));
-            if before == after {
-                format!("{name}: {after}, as before\n")
-            } else {
-                format!("{name}: {before} -> {after}\n")
-            }
-        })
-        .collect()
+    let (mut text, mut is_other) = (String::new(), false);
+    for name in tuned.after.keys().filter(|name| names.contains(name)) {
+        let (before, after) = (shown(&tuned.before, name), shown(&tuned.after, name));
+        is_other |= before != after;
+        text += &match before == after {
+            true => format!("{name}: {after}, as before\n"),
+            false => format!("{name}: {before} -> {after}\n"),
+        };
+    }
+    let ends = "until the volume is unmounted; to set it at each mount, use mount -o or fstab\n";
+    if is_other { text + ends } else { text }
 }
 
 /// Settings that bound memory are bytes.
@@ -231,9 +244,23 @@ mod tests {
         for wrong in ["memory", "memory=1G"] {
             assert!(word(wrong).unwrap_err().contains("oncefs mount -o memory=..."));
         }
-        assert!(word("nothing").unwrap_err().contains("there is no setting 'nothing'"));
-        let mixed = ["worker", "inline=off"].map(|text| word(text).unwrap());
-        assert_eq!(sorted(mixed.into()).unwrap_err().code, exit::USAGE);
+        let refused =
+            |words: &[&str]| sorted(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()).unwrap_err();
+        for (words, why) in [
+            (&["nothing"][..], "there is no setting 'nothing': oncefs tune DIR shows all"),
+            (&["wroker=always"], "there is no setting 'wroker': did you mean worker?"),
+            (&["cpu_percent_max", "50"], "write cpu_percent_max=50"),
+            (&["worker", "inlnie"], "there is no setting 'inlnie': did you mean inline?"),
+            (
+                &["worker", "inline=off"],
+                "worker has no value: write worker=VALUE to change it, or names alone to show them",
+            ),
+        ] {
+            assert_eq!(refused(words), why);
+        }
+        let fixed = [("inline", "off"), ("hint_sample", "4")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let failure = refuse_fixed(&fixed).unwrap_err();
+        assert!(failure.message.contains("hint_sample can only be set while mounting: unmount"), "{failure:?}");
     }
 
     #[test]
@@ -243,6 +270,11 @@ mod tests {
             after: values(&[("hint_memory", "4194304"), ("inline", "all"), ("worker", "idle")]),
         };
         let names = ["inline", "hint_memory"].map(str::to_owned);
-        assert_eq!(changes(&names, &tuned), "hint_memory: 3.00 MiB -> 4.00 MiB\ninline: all, as before\n");
+        assert_eq!(
+            changes(&names, &tuned),
+            "hint_memory: 3.00 MiB -> 4.00 MiB\ninline: all, as before\n\
+             until the volume is unmounted; to set it at each mount, use mount -o or fstab\n"
+        );
+        assert_eq!(changes(&names[..1], &tuned), "inline: all, as before\n");
     }
 }

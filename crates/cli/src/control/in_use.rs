@@ -12,14 +12,23 @@ pub fn name_place(failure: Failure, volume: &Path) -> Failure {
     if !failure.message.contains("in use by another process") {
         return failure;
     }
-    let text = match mount_table::of_volume(volume) {
+    place(volume).map_or(failure.clone(), |text| Failure::new(failure.code, text))
+}
+
+/// A message about a volume that a daemon serves. None: no daemon answers.
+pub fn by_daemon(volume: &Path) -> Option<String> {
+    Connection::open(volume).ok()??;
+    place(volume)
+}
+
+fn place(volume: &Path) -> Option<String> {
+    match mount_table::of_volume(volume) {
         Ok(Some(mount)) => {
             let dir = shown(&mount.dir);
             Some(format!("{} is already mounted on {dir}: unmount it first (oncefs umount {dir})", shown(volume)))
         }
         _ => detached(volume),
-    };
-    text.map_or(failure.clone(), |text| Failure::new(failure.code, text))
+    }
 }
 
 /// A message about a volume that is served without a mount to unmount. None: that is not the case.

@@ -123,11 +123,6 @@ impl Daemon {
 }
 
 fn dead(mount: &mount_table::Mount) -> Failure {
-    let dir = shown(&mount.dir);
-    Failure::new(
-        exit::FAILED,
-        format!(
-            "the daemon of the mount on {dir} does not answer: unmount it (oncefs umount {dir}) and mount it again"
-        ),
-    )
+    let (dir, way_back) = (shown(&mount.dir), mount_table::way_back(&mount.source, &mount.dir));
+    Failure::new(exit::FAILED, format!("the daemon of the mount on {dir} has died: {way_back}"))
 }

@@ -21,7 +21,8 @@ use super::memory_budget::Budget;
 use super::requests::OpenVolume;
 use super::task::Task;
 use super::{logging, metrics_endpoint, systemd};
-use crate::failure::{OrFail, Outcome, exit};
+use crate::control::in_use;
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::figures::metrics::{self, Subject};
 use crate::mounting::mounter::Mounter;
 use crate::mounting::options::MountOptions;
@@ -111,9 +112,13 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
 /// Binds the address while the daemon is allowed to. The mounter was started before, so it does not inherit the socket.
 fn listen_for_metrics(task: &Task) -> Outcome<Option<TcpListener>> {
     let Some(address) = task.options.metrics else { return Ok(None) };
-    let listener = TcpListener::bind(address)
-        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot listen on {address} for -o metrics: choose another port"))?;
-    Ok(Some(listener))
+    let listener = TcpListener::bind(address);
+    if let Some(held) = listener.as_ref().err().and_then(|_| in_use::by_daemon(&task.volume)) {
+        // The volume's own daemon may have the address. Another port would not help.
+        return Err(Failure::new(exit::MOUNT_FAILED, held));
+    }
+    let doing = format!("cannot listen on {address} for -o metrics: choose another port");
+    listener.map(Some).or_fail_doing(exit::MOUNT_SYSTEM, doing)
 }
 
 /// Reduces this process to what it needs to serve the volume: no capability, except to reach a volume in another user's

@@ -9,6 +9,7 @@ use oncefs_engine::Store;
 use super::health::{Cause, Finding, Limits, findings};
 use super::snapshot::Snapshot;
 use crate::control::client::Connection;
+use crate::control::in_use;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
@@ -76,13 +77,12 @@ pub struct Volume {
 impl Volume {
     /// The findings. An error says why they are unknown.
     pub fn findings(&self, limits: &Limits) -> Result<Vec<Finding>, String> {
-        let (volume, place) = (shown(&self.volume), shown(self.place()));
+        let volume = shown(&self.volume);
         let one = |cause, message| Ok(vec![Finding::new(cause, message)]);
         match &self.state {
             State::Mounted(snapshot) => Ok(findings(snapshot, limits)),
             State::Dead => {
-                let text = format!("its daemon has died: oncefs umount {place}, and mount it again");
-                one(Cause::Dead, text)
+                one(Cause::Dead, format!("its daemon has died: {}", mount_table::way_back(&self.volume, self.place())))
             }
             State::Hangs(why) => one(Cause::Hangs, format!("its daemon does not answer: {why}")),
             State::NotMounted if self.is_wanted => {
@@ -91,7 +91,8 @@ impl Volume {
             }
             State::Missing if self.is_wanted => one(Cause::NotMounted, format!("there is no volume {volume}")),
             State::NotMounted | State::Missing => Ok(Vec::new()),
-            State::Elsewhere => Err("it is in use, and not mounted where this command sees it".to_owned()),
+            State::Elsewhere => Err(in_use::detached(&self.volume)
+                .unwrap_or_else(|| "it is in use, and not mounted where this command sees it".to_owned())),
             State::Unknown(why) => Err(why.clone()),
         }
     }

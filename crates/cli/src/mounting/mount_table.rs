@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use oncefs_fuse::MOUNT_TYPE;
 
+use crate::names::shown;
 use crate::process::setup::check;
 
 /// One line of mountinfo.
@@ -183,6 +184,12 @@ pub(super) fn unescape(field: &[u8]) -> OsString {
 
 fn octal(digits: &[u8; 3]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
+}
+
+/// How to mount a volume again whose daemon died: over the dead mount, which needs no umount.
+pub fn way_back(volume: &Path, dir: &Path) -> String {
+    let (volume, dir) = (shown(volume), shown(dir));
+    format!("mount it again with oncefs revive {dir} if fstab names it, otherwise with oncefs mount {volume} {dir}")
 }
 
 /// Whether one path is the other or lies in it.

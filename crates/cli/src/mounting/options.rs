@@ -11,6 +11,7 @@ use oncefs_toolbox::{Column, Table};
 
 use crate::profiles;
 use crate::size::Size;
+use crate::text::nearest;
 
 /// No set-user-id, no device files.
 const NO_PRIVILEGES: libc::c_ulong = libc::MS_NOSUID | libc::MS_NODEV;
@@ -70,6 +71,10 @@ const IGNORED: &[&str] = &[
 /// Ignored with any value. The last four come from /proc/mounts, where mount(8) finds them for a remount.
 const IGNORED_PREFIXES: &[&str] =
     &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
+
+/// Options with a value that are not settings.
+pub const VALUED: [&str; 9] =
+    ["data", "memory", "profile", "transport", "threads", "max_write", "metrics", "loglevel", "logfile"];
 
 /// A setting's name and value.
 pub type Setting = (String, String);
@@ -182,9 +187,7 @@ impl MountOptions {
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
             Some(("logfile", value)) => self.log_file = Some(absolute("logfile", value)?),
             Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
-            _ => {
-                return Err(format!("unknown mount option '{option}': see oncefs mount --help"));
-            }
+            _ => return Err(unknown(option)),
         }
         Ok(())
     }
@@ -270,6 +273,33 @@ fn add_help(table: &mut Table, option: &str, what: &str, range: &str) {
     table.row(vec![option, line]);
 }
 
+/// Why an option is refused, with what was probably meant.
+fn unknown(option: &str) -> String {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    let plain = || FLAGS.iter().map(|(name, ..)| *name).chain(IGNORED.iter().copied()).chain(["remount"]);
+    if VALUED.contains(&name) || settings::is_setting(name) {
+        return format!("mount option '{name}' has no value: write {name}=VALUE");
+    }
+    if plain().any(|other| other == name) {
+        return format!("mount option '{name}' takes no value: write {name} alone");
+    }
+    let meant = nearest(name, plain().chain(VALUED).chain(setting_names()));
+    let hint = meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "));
+    format!("unknown mount option '{option}': {hint}see oncefs mount --help")
+}
+
+fn setting_names() -> impl Iterator<Item = &'static str> {
+    settings::descriptions().map(|(name, ..)| name)
+}
+
+/// Why a setting is refused that does not exist, with what was probably meant.
+pub fn unknown_setting(name: &str) -> String {
+    match nearest(name, setting_names()) {
+        Some(meant) => format!("there is no setting '{name}': did you mean {meant}?"),
+        None => format!("there is no setting '{name}': oncefs tune DIR shows all"),
+    }
+}
+
 /// The least memory with which caches still help.
 const MEMORY_MIN: u64 = 16 << 20;
 
@@ -289,9 +319,11 @@ pub fn profile(value: &str) -> Result<Profile, String> {
 /// `NAME=VALUE` of any setting. A former name is replaced by the present one.
 pub fn setting(text: &str) -> Result<Setting, String> {
     let Some((name, value)) = text.split_once('=') else {
-        let range = settings::check(text, "").err().map_or_else(String::new, |e| e.to_string());
-        return Err(format!("give NAME=VALUE, '{text}' has no value: {range}"));
+        return Err(format!("'{text}' has no value: write {text}=VALUE"));
     };
+    if !settings::is_setting(name) {
+        return Err(unknown_setting(name));
+    }
     settings::check(name, value).map_err(|e| e.to_string())?;
     Ok((settings::current_name(name).to_owned(), value.to_owned()))
 }
@@ -323,12 +355,11 @@ fn max_write(value: &str) -> Result<u32, String> {
 }
 
 /// `metrics=ADDRESS:PORT`, or a port of this machine alone.
-fn address(value: &str) -> Result<SocketAddr, String> {
+pub fn address(value: &str) -> Result<SocketAddr, String> {
     let local = || value.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    value
-        .parse()
-        .or_else(|_| local())
-        .map_err(|_| format!("metrics={value} is no address: use one such as 127.0.0.1:9477"))
+    value.parse().or_else(|_| local()).map_err(|_| {
+        format!("metrics={value} is wrong: use a port up to 65535, or ADDRESS:PORT such as 127.0.0.1:9477")
+    })
 }
 
 /// `loglevel=LEVEL`.
@@ -380,7 +411,18 @@ mod tests {
     #[test]
     fn an_unknown_option_is_refused_by_name() {
         assert!(parsed("rw,compress=zstd").unwrap_err().contains("'compress=zstd'"));
-        assert!(parsed("memory").unwrap_err().contains("'memory'"));
+        for (option, hint) in [
+            ("memory", "'memory' has no value: write memory=VALUE"),
+            ("worker", "'worker' has no value"),
+            ("ro=1", "'ro' takes no value"),
+            ("wroker=always", "did you mean worker? see oncefs mount --help"),
+            ("nofial", "did you mean nofail?"),
+            ("memroy=1G", "did you mean memory?"),
+            ("metrics=99999", "a port up to 65535"),
+        ] {
+            let error = parsed(option).unwrap_err();
+            assert!(error.contains(hint), "{option}: {error}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
 use crate::names::printable;
 use crate::output;
+use crate::size::Size;
 
 #[derive(Debug, Parser)]
 #[command(name = "oncefs", version, about = "A file system that stores every block once", after_help = ABOUT_AFTER)]
@@ -184,7 +185,21 @@ fn explain(error: &clap::Error, called_as: &str, arguments: &[OsString]) -> Outc
     let mut tips = parts.flat_map(str::lines).filter_map(|line| line.trim().strip_prefix("tip: "));
     let hint =
         tips.find(|tip| tip.contains("similar")).map_or_else(String::new, |tip| format!(" ({})", printable(tip)));
+    let hint = split_size(arguments).unwrap_or(hint);
     Err(Failure::new(usage_code(called_as, command), format!("{}{hint}: see {help}", printable(first))))
+}
+
+/// A hint for a size in two words, as in `--size 100 GB`.
+fn split_size(arguments: &[OsString]) -> Option<String> {
+    let pairs = arguments.windows(2).filter_map(|pair| Some((pair[0].to_str()?, pair[1].to_str()?)));
+    let is_split = |(number, unit): &(&str, &str)| {
+        let is_number =
+            |text: &str| text.starts_with(|first: char| first.is_ascii_digit()) && text.parse::<f64>().is_ok();
+        is_number(number.trim_start_matches('+'))
+            && unit.chars().all(|letter| letter.is_ascii_alphabetic())
+            && format!("1{unit}").parse::<Size>().is_ok()
+    };
+    pairs.into_iter().find(is_split).map(|(number, unit)| format!(" (write the size as one word: {number}{unit})"))
 }
 
 fn command_name<'a>(called_as: &'a str, arguments: &'a [OsString]) -> Option<&'a str> {

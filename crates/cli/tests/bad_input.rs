@@ -279,7 +279,7 @@ fn only_mounts_of_oncefs_are_unmounted() {
 fn stats_grow_and_sync_say_what_they_need() {
     let place = Place::with_volume();
     oncefs(&["stats", "/tmp"]).fails(1, &["oncefs mount VOLUME DIR"]);
-    oncefs(&["stats", place.volume_str()]).fails(1, &["oncefs mount VOLUME DIR"]);
+    oncefs(&["stats", place.volume_str()]).fails(1, &["is not mounted: mount it first (oncefs mount"]);
     oncefs(&["sync", "/nowhere"]).fails(1, &["/nowhere"]);
     oncefs(&["grow", "/tmp", "1T"]).fails(1, &["not an oncefs volume"]);
     oncefs(&["grow", place.volume_str(), "1M"]).fails(1, &["cannot shrink"]);

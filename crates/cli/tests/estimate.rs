@@ -98,6 +98,8 @@ fn what_cannot_be_read_is_named_and_counted_and_the_rest_is_estimated() {
 
 #[test]
 fn wrong_usage_is_told_apart() {
+    let nothing = oncefs(&["estimate", "/nowhere"]).fails(1, &["cannot read /nowhere"]);
+    assert!(nothing.out.is_empty(), "a table of zeros: {nothing:?}");
     oncefs(&["estimate"]).fails(2, &["PATH", "oncefs estimate --help"]);
     oncefs(&["estimate", "/dev/null", "--memory", "1M"]).fails(2, &["--memory", "4.00 MiB"]);
     oncefs(&["estimate", "/dev/null", "--memory", "much"]).fails(2, &["such as 512M"]);

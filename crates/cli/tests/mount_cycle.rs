@@ -232,6 +232,9 @@ fn a_read_only_mount_reads_and_refuses_every_change() {
         assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     }
     oncefs(&["mount", "-o", "remount,rw", place.volume_str(), place.mnt_str()]).fails(32, &["opened read-only"]);
+    for change in [&["grow", place.mnt_str(), "1T"][..], &["scrub", place.mnt_str(), "--start"]] {
+        oncefs(change).fails(1, &["is mounted read-only: unmount it, and mount it without ro"]);
+    }
     oncefs(&["policy", "set", place.mnt_str(), "off"]).fails(1, &["read-only", "no policy was changed"]);
     place.umount().succeeds();
 }
@@ -286,6 +289,7 @@ fn a_volume_grows_while_it_is_mounted_and_while_it_is_not() {
     let data = content(6, 300 << 20);
     fs::write(place.file("big"), &data).unwrap();
     place.umount().succeeds();
+    oncefs(&["stats", place.volume_str()]).fails(1, &["is not mounted: mount it first"]);
     oncefs(&["grow", place.volume_str(), "+512M"]).succeeds();
     place.mount(&[]).succeeds();
     assert_eq!(size(), 1 << 30);

@@ -172,6 +172,6 @@ fn what_cannot_be_reported_or_written_is_said() {
     let file = place.str("report.html");
     fs::write(&file, "old").unwrap();
     place.kill_daemon();
-    oncefs(&["report", mnt, "-o", &file]).fails(1, &["does not answer"]);
+    oncefs(&["report", mnt, "-o", &file]).fails(1, &["has died"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "old");
 }

@@ -60,6 +60,8 @@ fn a_word_that_is_nearly_right_is_told_with_the_right_one() {
     for (line, right) in [
         ("oncefs umoutn /mnt", "'umoutn' (some similar subcommands exist: 'mount', 'umount')"),
         ("oncefs stats /mnt --jsn", "'--json'"),
+        ("oncefs mkfs --size 100 GB /srv/v", "(write the size as one word: 100GB)"),
+        ("oncefs grow /mnt +5 GiB", "(write the size as one word: +5GiB)"),
     ] {
         let message = failure(line).message;
         assert!(message.contains(right), "{line}: {message}");

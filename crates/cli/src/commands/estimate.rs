@@ -105,6 +105,10 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
         }
     });
     drop(progress);
+    if done == 0 && refused > 0 && !arguments.json {
+        // A table of zeros would say that nothing can be saved.
+        return Ok(exit::FAILED);
+    }
     let report = Report::new(&estimator, &rules, largest, LeftOut { refused, repeated });
     if arguments.json {
         say!("{}", names::json(&report));

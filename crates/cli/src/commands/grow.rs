@@ -10,6 +10,7 @@ use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::figures::snapshot::HostSpace;
 use crate::names::shown;
 use crate::process::holders;
 use crate::profiles;
@@ -34,36 +35,50 @@ pub struct GrowArgs {
 
 /// Enlarges a volume.
 pub fn run(arguments: GrowArgs) -> Outcome {
-    let (volume, before, after) = match Target::find(&arguments.target)? {
+    let (volume, grown) = match Target::find(&arguments.target)? {
         Target::Mounted(daemon) => {
-            let (before, after) = grow_mounted(&daemon, arguments.size)?;
-            (daemon.volume, before, after)
+            let grown = grow_mounted(&daemon, arguments.size)?;
+            (daemon.volume, grown)
         }
         Target::Offline(volume) => {
-            let (before, after) = grow_offline(&volume, arguments.size)?;
-            (volume, before, after)
+            let grown = grow_offline(&volume, arguments.size)?;
+            (volume, grown)
         }
     };
-    say!("{} grew from {} to {}", shown(&volume), Size(before), Size(after));
+    say!("{} grew from {} to {}", shown(&volume), Size(grown.before), Size(grown.after));
+    let has_device = Store::parts_outside(&volume, None).map_or(true, |parts| !parts.is_empty());
+    if let Some(host) = HostSpace::at(&volume).ok().filter(|_| !has_device) {
+        host.too_small_for(&volume, grown.after.saturating_sub(grown.used)).iter().for_each(|note| say!("{note}"));
+    }
     Ok(())
 }
 
-fn grow_mounted(daemon: &Daemon, size: NewSize) -> Outcome<(u64, u64)> {
-    let report: Report = daemon.ask(Request::Stats)?;
-    let before = report.space.get("data_bytes").copied().unwrap_or(0);
-    let after = checked(before, size)?;
-    daemon.ask::<()>(Request::Grow { bytes: after }).map(|()| (before, after))
+/// The data area, in bytes.
+struct Grown {
+    before: u64,
+    after: u64,
+    /// What has room already.
+    used: u64,
 }
 
-fn grow_offline(volume: &Path, size: NewSize) -> Outcome<(u64, u64)> {
+fn grow_mounted(daemon: &Daemon, size: NewSize) -> Outcome<Grown> {
+    let report: Report = daemon.ask(Request::Stats)?;
+    let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
+    let (before, used) = (bytes("data_bytes"), bytes("used_bytes"));
+    let after = checked(before, size)?;
+    daemon.ask::<()>(Request::Grow { bytes: after }).map(|()| Grown { before, after, used })
+}
+
+fn grow_offline(volume: &Path, size: NewSize) -> Outcome<Grown> {
     let opened = Store::open(volume, &profiles::without_worker(GROW_MEMORY, false)).or_fail(exit::FAILED);
     let store = opened.map_err(|e| holders::name_holder(e, &Store::parts_outside(volume, None).unwrap_or_default()))?;
-    let before = store.totals().data.0 * BLOCK_BYTES as u64;
+    let totals = store.totals();
+    let [before, used] = [totals.data, totals.used].map(|blocks| blocks.0 * BLOCK_BYTES as u64);
     let grown = checked(before, size).and_then(|after| store.grow(after).or_fail(exit::FAILED).map(|()| after));
     let closed = store.close().or_fail(exit::FAILED);
     let after = grown?;
     closed?;
-    Ok((before, after))
+    Ok(Grown { before, after, used })
 }
 
 /// The new size, in whole blocks. A volume never shrinks.

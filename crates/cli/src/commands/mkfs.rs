@@ -12,6 +12,7 @@ use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::help::UNITS;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::figures::snapshot::HostSpace;
 use crate::mounting::options;
 use crate::names::shown;
 use crate::process::confinement::confine_mkfs;
@@ -242,6 +243,9 @@ fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
     let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
     let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
     say!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
+    if let (DataPlace::File, Some(bytes), Ok(host)) = (&spec.data, spec.data_bytes, HostSpace::at(&arguments.volume)) {
+        host.too_small_for(&arguments.volume, bytes).iter().for_each(|note| say!("{note}"));
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use oncefs_engine::Store;
 use serde::de::DeserializeOwned;
 
 use crate::control::answers::{FileNames, NamesFound};
@@ -55,12 +56,13 @@ impl Daemon {
     pub fn find(path: &Path) -> Outcome<Self> {
         match Target::find(path)? {
             Target::Mounted(daemon) => Ok(daemon),
-            Target::Offline(_) => {
+            Target::Offline(real) => {
                 let shown = shown(path);
-                Err(Failure::new(
-                    exit::FAILED,
-                    format!("{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)"),
-                ))
+                let text = match Store::profile_of(&real) {
+                    Ok(_) => format!("the volume {shown} is not mounted: mount it first (oncefs mount {shown} DIR)"),
+                    Err(_) => format!("{shown} is not in a mounted oncefs volume: mount one (oncefs mount VOLUME DIR)"),
+                };
+                Err(Failure::new(exit::FAILED, text))
             }
         }
     }
@@ -83,8 +85,16 @@ impl Daemon {
                 Failure::new(exit::FAILED, text)
             }
         })?;
-        let answer = connection.ask(request).or_fail(exit::FAILED)?;
+        let answer = connection.ask(request).map_err(|why| self.writable_first(why)).or_fail(exit::FAILED)?;
         serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")
+    }
+
+    /// The engine says "opened read-only"; this says what to do.
+    fn writable_first(&self, why: String) -> String {
+        match why.contains("it was opened read-only") {
+            true => format!("{} is mounted read-only: unmount it, and mount it without ro", shown(&self.volume)),
+            false => why,
+        }
     }
 
     /// The names of files by map, portion by portion, up to a bound. Omits the files beyond it.

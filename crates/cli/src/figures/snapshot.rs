@@ -14,6 +14,7 @@ use crate::failure::{OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::names::shown;
 use crate::process::setup::check;
+use crate::size::Size;
 
 /// The reason why a volume became read-only, among the settings of a report.
 const READ_ONLY_BECAUSE: &str = "read_only_because";
@@ -51,6 +52,14 @@ pub struct HostSpace {
 }
 
 impl HostSpace {
+    /// A note about a volume whose data, beyond what it has stored, finds no room here.
+    pub fn too_small_for(&self, volume: &Path, missing_bytes: u64) -> Option<String> {
+        let (volume, available) = (shown(volume), Size(self.available));
+        (missing_bytes > self.available).then(|| {
+            format!("note: the file system below {volume} has {available} free, and is full before the volume is")
+        })
+    }
+
     /// The space of the file system that a directory lies on.
     pub fn at(dir: &Path) -> io::Result<Self> {
         let dir = CString::new(dir.as_os_str().as_bytes())?;
@@ -121,4 +130,17 @@ impl Snapshot {
 pub fn saved_bytes(report: &Report) -> u64 {
     let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
     bytes("mapped_bytes").saturating_sub(bytes("used_bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_larger_than_its_host_is_told_so() {
+        let host = HostSpace { size: 100 << 30, available: 28 << 30 };
+        let note = host.too_small_for(Path::new("/srv/volume"), 10 << 40).expect("10 TiB do not fit");
+        assert_eq!(note, "note: the file system below /srv/volume has 28.0 GiB free, and is full before the volume is");
+        assert_eq!(host.too_small_for(Path::new("/srv/volume"), 28 << 30), None);
+    }
 }

@@ -92,8 +92,8 @@ fn ranks(snapshot: &Snapshot, value: impl Fn(&RankReport) -> Option<u64>) -> Vec
     ranks.filter_map(|(name, rank)| Some((name.clone(), Value::Whole(value(rank)?)))).collect()
 }
 
-const LEFT: &str = "Blocks that deduplication skipped while they were written, and that the worker still has to look at. \
-    It knows them one by one; see left_files for the others.";
+const LEFT: &str = "Blocks that were stored anew, looked up in-line or not, and that the worker still has to compare \
+    with all others. It knows them one by one; see left_files for the others.";
 
 const GROUPS: &[Figure] = &[
     gauge(

@@ -1,6 +1,6 @@
 //! The process that keeps the privilege to mount and unmount, which the daemon drops.
 //!
-//! It is forked before any part of the volume is read, and knows one mount. It does nine tasks for the daemon. Each is
+//! It is forked before any part of the volume is read, and knows one mount. It does eight tasks for the daemon. Each is
 //! a word of one byte, and the answer is an errno and the mount's device number. It gets nothing else from the daemon,
 //! so an attacker who controls the daemon through a bug can unmount it and no more. It acts only on the mount that it
 //! made, even if the mount point leads to another.

@@ -35,8 +35,8 @@ fn left(status: &DedupStatus) -> String {
     match (status.skipped_blocks, status.skipped_files) {
         (0, 0) if status.full_pass => "a full pass".into(),
         (0, 0) => "nothing".into(),
-        (blocks, 0) => format!("{blocks} skipped blocks"),
-        (blocks, files) => format!("{blocks} skipped blocks, {files} whole files"),
+        (blocks, 0) => format!("{blocks} blocks"),
+        (blocks, files) => format!("{blocks} blocks, {files} whole files"),
     }
 }
 
@@ -50,7 +50,7 @@ pub fn hours(status: &DedupStatus) -> String {
 /// How long the worker took to yield to requests that arrived during its work.
 fn yield_time(status: &DedupStatus) -> String {
     match status.yield_time.count {
-        0 => "no request arrived during the work".into(),
+        0 => "no request came while the worker worked".into(),
         count => {
             let (mean, most) =
                 (status.yield_time.mean_us() / 1e3, status.yield_time.percentile_us_max(1.0) as f64 / 1e3);
@@ -101,7 +101,7 @@ mod tests {
         let text = render(&status);
         for part in [
             "working, requested with --now",
-            "12 skipped blocks, 3 whole files",
+            "12 blocks, 3 whole files",
             "450 of 900 blocks",
             "1 min 15 s",
             "30 % of the requests are looked up, at most 57 %",

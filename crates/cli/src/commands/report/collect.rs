@@ -58,7 +58,7 @@ impl Collected {
             // A walk cannot end early, so the remaining files are skipped.
             _ if failed.is_some() => {}
             Step::Found(_, about) if about.is_file() => {
-                progress.show("looking at all files", collected.all.held, held_bytes);
+                progress.show("looking at all files, MiB", collected.all.held >> 20, held_bytes >> 20);
                 let path = place.path();
                 let below = path.strip_prefix(&root).unwrap_or(&path);
                 failed = collected.take(daemon, below, about).err();

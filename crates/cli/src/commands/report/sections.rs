@@ -158,7 +158,7 @@ fn runs(facts: &Facts) -> Markup {
 fn reads(facts: &Facts) -> Markup {
     let sizes = &facts.snapshot.report.device.read_sizes;
     if sizes.count == 0 {
-        return Markup::words("p", "Nothing was read from the device since the mount.");
+        return Markup::words("p", "No read of a file reached the device since the mount.");
     }
     let rows = stats::fragmentation::read_rows(sizes);
     let rows = rows.iter().map(|row| row.iter().map(Markup::text).collect());

@@ -125,7 +125,7 @@ impl Fragmentation {
         let mut layout = Self { reads: report.device.read_sizes, ..Self::default() };
         let (mut next, mut progress) = (Some(LayoutCursor::default()), Progress::new());
         while let Some(from) = next {
-            progress.show("reading the maps of all files", layout.blocks, total);
+            progress.show("reading the maps of all files, blocks", layout.blocks, total);
             let portion: LayoutPortion = daemon.ask(Request::Layout { from })?;
             next = portion.next;
             layout.add(&portion);

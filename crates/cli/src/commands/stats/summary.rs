@@ -63,14 +63,17 @@ fn left(snapshot: &Snapshot) -> (String, String) {
         1 => "and a whole file, ".to_owned(),
         files => format!("and {files} whole files, "),
     };
-    let pass = if worker.full_pass { "and a pass over everything, " } else { "" };
+    let pass = if worker.full_pass { "and a full pass, " } else { "" };
     let bytes = snapshot.left_bytes();
-    let figure = if bytes == 0 { "nothing".to_owned() } else { Size(bytes).to_string() };
+    let is_nothing = bytes == 0 && files.is_empty() && pass.is_empty();
+    let figure = if is_nothing { "nothing".to_owned() } else { Size(bytes).to_string() };
     (figure, format!("{files}{pass}by the worker: {}", printable(&worker.doing)))
 }
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::DedupStatus;
+
     use super::*;
     use crate::figures::snapshot::HostSpace;
 
@@ -103,5 +106,9 @@ to look at  2.00 MiB    and 3 whole files, by the worker: waits until the volume
 health      well
 ";
         assert_eq!(text, expected);
+        snapshot.worker = DedupStatus { full_pass: true, doing: "working".to_owned(), ..DedupStatus::default() };
+        assert_eq!(left(&snapshot), ("0 B".to_owned(), "and a full pass, by the worker: working".to_owned()));
+        snapshot.worker.full_pass = false;
+        assert_eq!(left(&snapshot), ("nothing".to_owned(), "by the worker: working".to_owned()));
     }
 }

@@ -109,11 +109,12 @@ fn draw_stages(frame: &mut Frame, area: Rect, rates: &Rates) {
                 format!("<{}", microseconds(rate.latency.percentile_us_max(0.95) as f64)),
             ],
         };
-        let [blocks, mean, p95] = cells.map(|cell| format!("{cell:>8}"));
+        let [blocks, mean, p95] = cells;
+        let (blocks, mean, p95) = (right(&blocks), right(&mean), format!("{p95:>9}"));
         Row::new([stage.name().to_owned(), blocks, mean, p95])
     });
-    let head = Row::new(["stage".to_owned(), right("blocks/s"), right("mean"), right("p95")]).style(BOLD);
-    let widths = [Constraint::Length(8), Constraint::Length(8), Constraint::Length(8), Constraint::Length(8)];
+    let head = Row::new(["stage".to_owned(), right("blocks/s"), right("mean"), format!("{:>9}", "p95")]).style(BOLD);
+    let widths = [Constraint::Length(8), Constraint::Length(8), Constraint::Length(8), Constraint::Length(9)];
     frame.render_widget(Table::new(rows, widths).header(head).block(Block::bordered().title("latency")), area);
 }
 

@@ -38,7 +38,7 @@ left out. Files with several names count once. Symbolic links below a PATH are n
 entered: name them, too. Holes are not read.
 
 Exact as long as all contents fit into --memory, which is 1 GiB for some 50 GiB of different contents; beyond that a
-sample, with its error. See docs/estimate.md.
+sample, with its error. See /usr/share/doc/oncefs/docs/estimate.md.
 
 Exit codes: 0 done; 1 something could not be read, and is not in the estimate; 2 wrong usage; 130 cancelled.
 

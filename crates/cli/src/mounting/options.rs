@@ -238,6 +238,11 @@ const HELP_INDENT: u16 = 37;
 /// Longest description in one line.
 const HELP_WIDTH: usize = 120 - HELP_INDENT as usize;
 
+/// The options of mount(8) without a value that have an effect, for completions.
+pub fn flag_names() -> impl Iterator<Item = &'static str> {
+    FLAGS.iter().map(|(name, ..)| *name)
+}
+
 /// Every option with an effect in oncefs, for help texts.
 pub fn help() -> String {
     let mut options = help_table();

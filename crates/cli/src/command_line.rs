@@ -24,7 +24,7 @@ struct Cli {
 }
 
 const ABOUT_AFTER: &str = "\
-Before anything is installed:
+Without making a volume:
   oncefs estimate /home
 
 Example, as root:
@@ -37,12 +37,12 @@ Example, as root:
 In /etc/fstab:
   /srv/volume  /mnt  oncefs  defaults  0  0
 
-See 'oncefs COMMAND --help' for more. Sizes carry a unit, a power of 1024: 512M, 3.5G, 10 GiB.";
+See 'oncefs COMMAND --help' for more. Sizes carry a unit, a power of 1024: 512M, 3.5G, 10GiB.";
 
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Say what a volume would save on files or a block device, before there is one
+    /// Estimate what a volume would save on files or a block device, without making one
     Estimate(estimate::EstimateArgs),
     /// Create a volume
     Mkfs(mkfs::MkfsArgs),
@@ -54,7 +54,7 @@ pub enum Command {
     Fsck(fsck::FsckArgs),
     /// List the volumes that are mounted or named in fstab
     List(list::ListArgs),
-    /// Say whether volumes need attention, in a line each and in the exit code
+    /// Show whether volumes are healthy or need attention: one line for each, and the exit code
     Status(status::StatusArgs),
     /// Watch a mounted volume in the terminal: throughput, savings, worker, caches, latency
     Top(top::TopArgs),
@@ -80,7 +80,7 @@ pub enum Command {
     Grow(grow::GrowArgs),
     /// Make everything written to a mounted volume durable
     Sync(sync::SyncArgs),
-    /// Mount again what a dead daemon left, as fstab says
+    /// Mount volumes again whose daemon died, as fstab says
     Revive(revive::ReviveArgs),
     /// Show the program's version
     Version,

@@ -25,12 +25,14 @@ const EDGE_MAX_WRITE: u32 = 256 << 10;
 pub fn about(profile: Profile) -> &'static str {
     match profile {
         Profile::Lrlfs => "looks up every block while writing, in a complete index in memory",
-        Profile::Smartdedup => "as the paper SmartDedup: 3.5 MB of memory, the rest on disk; worker always runs",
-        Profile::Edge => "small boards: 3.5 MB of memory, the rest on disk; worker runs when idle and on mains",
+        Profile::Smartdedup => {
+            "the design of the paper SmartDedup: 3.5 MB of memory, the rest on disk; worker always runs"
+        }
+        Profile::Edge => "small boards: 3.5 MB of memory, the rest on disk; worker runs when idle, on AC power",
         Profile::Desktop => "everyday machines: a share of memory, the rest on disk; worker runs when idle",
         Profile::Server => "large volumes: 32 MiB of hints per TiB, for one block in 64; worker runs when idle",
-        Profile::Selective => "as the paper Selective: new files never, others out of line by use, when idle",
-        Profile::Idedup => "as the paper iDedup: runs of at least 4 blocks, hints only in memory; no worker",
+        Profile::Selective => "the design of the paper Selective: files are deduplicated by their use, when idle",
+        Profile::Idedup => "the design of the paper iDedup: runs of at least 4 blocks, hints only in memory; no worker",
     }
 }
 

@@ -171,13 +171,13 @@ fn status_says_in_a_line_and_its_code_whether_a_volume_is_well() {
     let (mnt, volume) = (place.mnt_str(), place.volume_str());
     // The host of a test may be full.
     let well = oncefs(&["status", mnt, "--free-min", "0"]).succeeds();
-    assert_eq!(well.out, format!("{mnt}: well\n"));
+    assert_eq!(well.out, format!("{mnt}: healthy\n"));
     let status = |arguments: &[&str], code: i32| {
         let run = oncefs(&[&["status", "--free-min", "0"], arguments].concat());
         assert_eq!(run.code, Some(code), "{run:?}");
         run.out
     };
-    assert_eq!(status(&[volume], 0), format!("{mnt}: well\n"), "by its volume");
+    assert_eq!(status(&[volume], 0), format!("{mnt}: healthy\n"), "by its volume");
     let full = oncefs(&["status", mnt, "--free-min", "100"]);
     assert!(full.code == Some(1) && full.out.contains("nearly full") && full.out.contains("oncefs grow"), "{full:?}");
     place.kill_daemon();

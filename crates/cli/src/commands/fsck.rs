@@ -67,7 +67,7 @@ pub struct FsckArgs {
     /// As -p
     #[arg(short = 'a')]
     pub auto: bool,
-    /// Save what is left of records that no copy restores, then repair as -y. Never done without being asked for
+    /// Recover what is left of damaged records that have no good copy, then repair as -y. Never done unless requested
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
     pub salvage: bool,
     /// With --salvage: give up a record file that is gone with its copy, and older records of all keys from its first to its
@@ -78,7 +78,7 @@ pub struct FsckArgs {
     /// programs synced since is lost. Never done without being asked for
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
     pub cut_log: bool,
-    /// The device that has the blocks by now, if it is not the one that mkfs was given
+    /// The device that has the blocks now, if it is not the one that mkfs was given
     #[arg(long, value_name = "PATH")]
     pub device: Option<PathBuf>,
     /// Also read every block and compare it with its checksum

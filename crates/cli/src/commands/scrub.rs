@@ -35,7 +35,7 @@ content is written or read anywhere else. A scrub continues after an unmount or 
 display, but not the scrub; use --stop for that.
 
 Exit codes: 0 no damage, 1 the command failed, 3 damage was found and repaired, 4 files are damaged, or
-something was passed over that only fsck can mend.
+something was skipped that only fsck can repair.
 
 {UNITS}
 

@@ -18,7 +18,7 @@ What needs attention: damage; a volume that an error made read-only; a volume, o
 nearly full; a worker that is behind; a daemon that died or hangs; a volume that is not mounted, though it was asked
 for or fstab names it without noauto.
 
-Exit codes: 0 all are well; 1 one needs attention; 2 wrong usage, or one could not be asked and no other needs
+Exit codes: 0 all are healthy; 1 one needs attention; 2 wrong usage, or one could not be asked and no other needs
 attention.
 
 Examples:

@@ -43,7 +43,7 @@ Examples:
 pub struct UmountArgs {
     /// The mount point, or the volume
     pub target: PathBuf,
-    /// Lazy: detach now, end when nobody uses it any more; do not wait
+    /// Lazy: detach now and do not wait; the daemon ends when the last file is closed
     #[arg(long, short)]
     pub lazy: bool,
     /// For a mount that hangs: disconnect the daemon first, also if the mount then turns out to be in use. Loses what the

@@ -8,16 +8,13 @@ use crate::names::printable;
 /// something. Then the remedy. Empty if there are none.
 pub fn lines(unknown: &UnknownBlocks, passed_over: &[String]) -> Vec<String> {
     let range = |(first, end): &(u64, u64)| {
-        format!(
-            "passed over: blocks {first} to {} of the data area, whose entries in the block table are damaged",
-            end - 1
-        )
+        format!("skipped: blocks {first} to {} of the data area, whose entries in the block table are damaged", end - 1)
     };
     let mut lines: Vec<String> = unknown.ranges.iter().map(range).collect();
     if unknown.more > 0 {
-        lines.push(format!("passed over: {} more ranges of blocks with damaged entries", unknown.more));
+        lines.push(format!("skipped: {} more ranges of blocks with damaged entries", unknown.more));
     }
-    lines.extend(passed_over.iter().map(|why| format!("passed over: {}", printable(why))));
+    lines.extend(passed_over.iter().map(|why| format!("skipped: {}", printable(why))));
     if !lines.is_empty() {
         lines.push("unmount the volume and run oncefs fsck -y on it: that makes the entries anew".to_owned());
     }

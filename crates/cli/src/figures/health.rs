@@ -114,7 +114,7 @@ pub fn findings(snapshot: &Snapshot, limits: &Limits) -> Vec<Finding> {
 /// Findings as one line.
 pub fn line(findings: &[Finding]) -> String {
     match findings {
-        [] => "well".to_owned(),
+        [] => "healthy".to_owned(),
         _ => findings.iter().map(|finding| finding.message.as_str()).collect::<Vec<_>>().join("; "),
     }
 }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_volume_with_room_and_without_damage_is_well() {
-        assert_eq!(line(&findings(&well(), &Limits::default())), "well");
+        assert_eq!(line(&findings(&well(), &Limits::default())), "healthy");
     }
 
     #[test]

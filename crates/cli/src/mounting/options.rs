@@ -222,7 +222,7 @@ Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
   sync dirsync remount               as in mount(8); also nofail, _netdev, x-...
   acl user_xattr discard             always in force
-  data=DEVICE                        the device that has the blocks by now, if it is not the one that mkfs was given
+  data=DEVICE                        the device that has the blocks now, if it is not the one that mkfs was given
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
   transport=WAY                      how requests come from the kernel: rings (io_uring), classic (/dev/fuse), or

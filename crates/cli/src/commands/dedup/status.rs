@@ -26,7 +26,7 @@ pub fn render(status: &DedupStatus) -> String {
     let (share, limit) = (status.inline_percent, status.inline_percent_max);
     line("in-line", format!("{share:.0} % of the requests are looked up, at most {limit:.0} %"));
     line("yield time", yield_time(status));
-    line("power", if status.power.is_empty() { "unknown".to_owned() } else { status.power.clone() });
+    line("power", power(&status.power).to_owned());
     let left_alone = unknown_blocks::lines(&status.unknown, &status.passed_over);
     table.plain() + &left_alone.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
@@ -45,6 +45,14 @@ pub fn hours(status: &DedupStatus) -> String {
     let begin = status.opens_in_seconds.map(|seconds| format!(", next window in {}", duration(seconds)));
     let schedule = if status.schedule.is_empty() { "unknown" } else { &status.schedule };
     format!("{schedule}{}", begin.unwrap_or_default())
+}
+
+fn power(supply: &str) -> &str {
+    match supply {
+        "" => "unknown",
+        "mains" => "AC power",
+        battery => battery,
+    }
 }
 
 /// How long the worker took to yield to requests that arrived during its work.
@@ -105,7 +113,7 @@ mod tests {
             "450 of 900 blocks",
             "1 min 15 s",
             "30 % of the requests are looked up, at most 57 %",
-            "mains",
+            "AC power",
             "complete",
             "22:00-06:00, next window in 3 h 1 min",
             "2.5 ms on average, at most 4 ms, for 2 requests during the work",
@@ -115,6 +123,6 @@ mod tests {
         assert!(render(&DedupStatus::default()).contains("nothing"));
         let passed_over = vec!["a record is damaged".to_owned()];
         let text = render(&DedupStatus { passed_over, ..DedupStatus::default() });
-        assert!(text.contains("passed over: a record is damaged\n") && text.contains("oncefs fsck -y"), "{text}");
+        assert!(text.contains("skipped: a record is damaged\n") && text.contains("oncefs fsck -y"), "{text}");
     }
 }

@@ -70,7 +70,7 @@ impl Report {
         };
         let files = if read.files == 1 { "1 file".to_owned() } else { format!("{} files", read.files) };
         row("read", read.blocks, format!("in blocks of 4 KiB, {files}"));
-        row("zeros", read.zero_blocks, "and holes, which take no place".to_owned());
+        row("zeros", read.zero_blocks, "and holes, which take no space".to_owned());
         row("duplicates", self.estimate.duplicates.blocks, how_exact(&self.estimate.duplicates));
         let LeftOut { refused, repeated } = self.left_out;
         if refused > 0 {
@@ -295,7 +295,7 @@ mod tests {
         let lines: Vec<String> = text.lines().map(words).collect();
         for line in [
             "read 7.82 MiB in blocks of 4 KiB, 2 files",
-            "zeros 24.0 KiB and holes, which take no place",
+            "zeros 24.0 KiB and holes, which take no space",
             "duplicates 3.91 MiB 50.0 % of the blocks, exact",
             "left out 1 could not be read",
             "desktop 3.91 MiB 50.0 % while a file reads at most 100 % slower",

@@ -103,7 +103,7 @@ free        924 MiB     unique bytes that can still be written
 metadata    3.00 MiB    beside the data, on the host
 host        4.00 GiB    free of 10.0 GiB
 to look at  2.00 MiB    and 3 whole files, by the worker: waits until the volume is idle
-health      well
+health      healthy
 ";
         assert_eq!(text, expected);
         snapshot.worker = DedupStatus { full_pass: true, doing: "working".to_owned(), ..DedupStatus::default() };

@@ -191,7 +191,7 @@ mod tests {
         let text = drawn(80, 24);
         assert_eq!(text.lines().count(), 24);
         for part in [
-            "oncefs /mnt  well",
+            "oncefs /mnt  healthy",
             "held 300 MiB   stored 100 MiB   saved 200 MiB (66.7 %)",
             "free 924 MiB of 1.00 GiB   on the host 4.00 GiB",
             "written   1.00 MiB",

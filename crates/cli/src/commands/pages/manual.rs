@@ -6,7 +6,6 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, roman};
 
 use super::{around, notes};
 use crate::commands::mount::MountHelper;
@@ -55,7 +54,7 @@ fn write_page(dir: &Path, name: &str, mut command: Command) -> io::Result<()> {
     let man = Man::new(command.display_name(name)).title(name.to_uppercase()).section(SECTION).date("");
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    as_it_stands("SYNOPSIS", usage.trim_start_matches("Usage: ")).to_writer(&mut page)?;
+    notes::section("SYNOPSIS", usage.trim_start_matches("Usage: ")).to_writer(&mut page)?;
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     if has_commands {
@@ -68,11 +67,4 @@ fn write_page(dir: &Path, name: &str, mut command: Command) -> io::Result<()> {
         notes::section(title, text).to_writer(&mut page)?;
     }
     fs::write(dir.join(format!("{name}.{SECTION}")), page)
-}
-
-/// A section that keeps its line breaks.
-fn as_it_stands(title: &str, text: &str) -> Roff {
-    let mut section = Roff::new();
-    section.control("SH", [title]).control("nf", []).text([roman(text)]).control("fi", []);
-    section
 }

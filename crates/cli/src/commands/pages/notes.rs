@@ -81,7 +81,7 @@ fn row_or_example(trimmed: &str) -> Piece {
     // The columns of options are two spaces apart, as their meanings are: the meaning begins after the last such gap.
     match trimmed.rsplit_once("  ") {
         // A line of fstab.
-        Some(_) if trimmed.starts_with('/') => Piece::Example(trimmed.to_owned()),
+        Some(_) if trimmed.starts_with('/') && trimmed.contains("  oncefs  ") => Piece::Example(trimmed.to_owned()),
         Some((word, meaning)) => Piece::Row(word.trim_end().to_owned(), meaning.trim_start().to_owned()),
         None if trimmed.chars().count() <= EXAMPLE_MAX => Piece::Example(trimmed.to_owned()),
         None => Piece::Paragraph(trimmed.to_owned()),
@@ -108,6 +108,13 @@ mod tests {
             Piece::Example("oncefs list".to_owned()),
         ];
         assert_eq!(pieces(text), expected);
+    }
+
+    #[test]
+    fn a_line_of_fstab_is_an_example_and_a_file_with_its_meaning_a_row() {
+        let line = "/srv/volume  /mnt  oncefs  defaults  0  0";
+        assert_eq!(row_or_example(line), Piece::Example(line.to_owned()));
+        assert_eq!(row_or_example("/etc/fstab  Volumes."), Piece::Row("/etc/fstab".to_owned(), "Volumes.".to_owned()));
     }
 
     #[test]

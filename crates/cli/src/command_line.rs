@@ -66,7 +66,7 @@ pub enum Command {
     Report(report::ReportArgs),
     /// Show or change the settings of a mounted volume
     Tune(tune::TuneArgs),
-    /// Deduplicate now what was skipped while writing; pause, resume, schedule or show that work
+    /// Deduplicate now what was not deduplicated while writing; pause, resume, schedule or show that work
     Dedup(dedup::DedupArgs),
     /// Read and check everything in a mounted volume, repair what can be repaired, and name damaged files
     Scrub(scrub::ScrubArgs),

@@ -26,7 +26,7 @@ const POLL: Duration = Duration::from_millis(100);
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["now", "pause", "resume", "schedule", "status"])),
 after_help = "\
-Out-of-line deduplication finds the duplicates that were skipped while writing. By default it runs when the volume is
+Out-of-line deduplication finds the duplicates that were not found while writing. By default it runs when the volume is
 idle. Ctrl-C ends the progress display of --now, but not the work; use --pause for that.
 
 WHEN is 'always', or windows of local time joined by commas: 22:00-06:00 is every night; days go before the hours, as in
@@ -45,7 +45,7 @@ pub struct DedupArgs {
     /// Work now, idle or not, at full speed, until nothing is left
     #[arg(long)]
     pub now: bool,
-    /// Examine every block of the volume, not only those skipped
+    /// Examine every block of the volume, not only those left to the worker
     #[arg(long, conflicts_with_all = ["pause", "resume", "schedule", "status"])]
     pub full: bool,
     /// Return at once instead of waiting for the end

@@ -75,7 +75,7 @@ pub struct FsckArgs {
     #[arg(long, value_name = "FILE", requires = "salvage")]
     pub without: Vec<String>,
     /// Leave the damaged group of a log that keeps the volume closed out, and all groups after it, then repair as -y. What
-    /// programs synced since is lost. Never done without being asked for
+    /// programs synced since is lost. Never done unless requested
     #[arg(long, conflicts_with_all = ["no_change", "preen", "auto"])]
     pub cut_log: bool,
     /// The device that has the blocks now, if it is not the one that mkfs was given

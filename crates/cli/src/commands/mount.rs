@@ -294,7 +294,8 @@ fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
     let about = daemon()?.about().or_fail(exit::MOUNT_FAILED)?;
     if about.read_only && !options.read_only() {
-        let text = format!("the volume was opened read-only: unmount it and mount it again (oncefs umount {shown})");
+        let text =
+            format!("the volume was opened read-only: unmount it (oncefs umount {shown}), and mount it without ro");
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     let log_file = about.log_file.map(|name| Path::new(&name).to_owned());

@@ -30,7 +30,7 @@ A daemon that died leaves its mount behind, and every call on it fails with 'Tra
 This command detaches such a mount and mounts it again with mount(8), by its line in fstab. What was durable is there.
 Programs that had files open in it must open them again.
 
-With --watch it stays and looks again every so many seconds, as the unit oncefs-revive.service does. A mount whose
+With --watch it keeps running and looks again every SECONDS, as the unit oncefs-revive.service does. A mount whose
 daemon dies five times within ten minutes is left alone until the command is started again.
 
 Exits with 1 if a dead mount could not be mounted again, for instance because fstab does not name it.
@@ -46,7 +46,7 @@ pub struct ReviveArgs {
     /// The file to read instead of /etc/fstab
     #[arg(long, short = 'T', value_name = "FILE", default_value = FSTAB)]
     pub fstab: PathBuf,
-    /// Stay, and look again every so many seconds
+    /// Keep running, and look again every SECONDS
     #[arg(long, short, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub watch: Option<u64>,
 }

@@ -22,7 +22,7 @@ pub struct Limits {
     /// Free space of volume and host, in percent, below which they are nearly full
     #[arg(long, value_name = "PERCENT", default_value_t = FREE_PERCENT_MIN)]
     pub free_min: f64,
-    /// Skipped data above which the worker is behind; by default 1G and a tenth of what the files hold
+    /// Data left to the worker above which it is behind; by default 1G and a tenth of what the files hold
     #[arg(long, value_name = "SIZE")]
     pub left_max: Option<Size>,
 }

@@ -358,7 +358,7 @@ fn doing(operation: &Operation) -> Doing {
         Operation::Grow(_) => Doing::Grow,
         Operation::Scrub => Doing::Scrub,
         Operation::Background(step) | Operation::Exhaust(step) => match step {
-            BackgroundStep::Checkpoint => Doing::Checkpoint,
+            BackgroundStep::Checkpoint | BackgroundStep::CatchUpRecords => Doing::Checkpoint,
             BackgroundStep::Reclaim => Doing::Reclaim,
             BackgroundStep::Release => Doing::Release,
             BackgroundStep::Punch => Doing::Punch,

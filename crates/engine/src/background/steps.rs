@@ -37,6 +37,8 @@ pub enum BackgroundStep {
         /// Upper bound of the blocks read.
         blocks_max: u64,
     },
+    /// Waits until the record files are merged and listed.
+    CatchUpRecords,
     /// Saves the skipped buffer.
     SaveSkipped,
     /// The work of closing a volume.
@@ -67,6 +69,10 @@ impl Core {
             BackgroundStep::Rank => Ok(self.rank()?.is_some()),
             BackgroundStep::Repair => self.repair_noticed().map(|()| false),
             BackgroundStep::Scrub { blocks_max } => self.scrub_step(blocks_max),
+            BackgroundStep::CatchUpRecords => {
+                self.stored.catch_up_records();
+                Ok(false)
+            }
             BackgroundStep::SaveSkipped => {
                 self.checkpoint_backlog(0);
                 Ok(false)

@@ -56,6 +56,10 @@ impl Kv for FaultyKv {
         self.inner.settle();
     }
 
+    fn catch_up(&self) {
+        self.inner.catch_up();
+    }
+
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         self.inner.check_files(mend)
     }

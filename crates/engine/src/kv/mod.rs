@@ -52,6 +52,8 @@ pub trait Kv: Send + Sync {
     }
     /// After the last write: finishes the store's own background work, so that its copies match the remaining files.
     fn settle(&self) {}
+    /// Waits until the store's own background work is done and its copies match its files.
+    fn catch_up(&self) {}
     /// Compares all files with their checksums and their copies. With `mend`, restores a bad one from the other.
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         let _ = mend;

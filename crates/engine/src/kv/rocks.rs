@@ -413,6 +413,12 @@ impl Kv for RocksKv {
         self.records.settle();
     }
 
+    fn catch_up(&self) {
+        while self.records.follow() {
+            std::thread::yield_now();
+        }
+    }
+
     fn check_files(&self, mend: bool) -> Result<FilesFound> {
         self.records.check_files(mend)
     }

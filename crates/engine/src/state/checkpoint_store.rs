@@ -147,6 +147,11 @@ impl CheckpointStore {
         self.kv.settle();
     }
 
+    /// See [`Kv::catch_up`].
+    pub fn catch_up_records(&self) {
+        self.kv.catch_up();
+    }
+
     /// See [`Kv::check_files`].
     pub fn check_record_files(&self, mend: bool) -> Result<FilesFound> {
         self.kv.check_files(mend)

@@ -160,12 +160,15 @@ impl KernelCache {
         }
     }
 
-    /// Calls `forget` for one inode whose block count may be wrong in the kernel. False: no such inode is left. Holds
-    /// the lock meanwhile, so that this notification cannot follow one of `privileges_dropped`.
+    /// Calls `forget` for one inode whose block count may be wrong in the kernel. False: no such inode is left. The lock
+    /// is released first: the kernel may wait for an inode's last write, and its answer needs the lock.
     fn settle_one(&self, forget: impl FnOnce(Ino)) -> bool {
-        let mut outdated = self.outdated.lock();
-        let Some(ino) = outdated.iter().next().copied() else { return false };
-        outdated.remove(&ino);
+        let ino = {
+            let mut outdated = self.outdated.lock();
+            let Some(ino) = outdated.iter().next().copied() else { return false };
+            outdated.remove(&ino);
+            ino
+        };
         forget(ino);
         true
     }

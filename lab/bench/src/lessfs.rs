@@ -8,6 +8,7 @@
 //! Fingerprints are drawn at random: neighbours in the file are no neighbours in the index, as with any hash.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -67,12 +68,12 @@ struct Store {
 }
 
 /// Builds the store in `directory` and measures both paths in both orders, alternating.
-pub fn compare(directory: &Path, args: &LessfsArgs, repetitions: usize, seed: u64) -> Result<Vec<PathRow>> {
+pub fn compare(directory: &Path, args: &LessfsArgs, repetitions: Range<usize>, seed: u64) -> Result<Vec<PathRow>> {
     let store = Store::build(directory, args, seed)?;
-    let mut random = Random::new(seed ^ 2);
     let mut rows = Vec::new();
     let reads = args.reads.min(args.blocks);
-    for repetition in 0..repetitions {
+    for repetition in repetitions {
+        let mut random = Random::new(seed ^ 2 ^ ((repetition as u64) << 8));
         let scattered: Vec<usize> = random.permutation(args.blocks).into_iter().take(reads).collect();
         let first = random.index(args.blocks - reads + 1);
         let in_order: Vec<usize> = (first..first + reads).collect();
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn both_paths_are_measured_in_both_orders() {
         let directory = tempfile::tempdir().unwrap();
-        let rows = compare(directory.path(), &args(0), 2, 3).unwrap();
+        let rows = compare(directory.path(), &args(0), 0..2, 3).unwrap();
         assert_eq!(rows.len(), 8);
         assert!(rows.iter().all(|row| row.latency.operations == 200));
     }

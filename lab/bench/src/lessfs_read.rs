@@ -1,5 +1,6 @@
 //! Runs the comparison of read paths on a loop device: as the subcommand `lessfs-read`, and as a step of a whole run.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -34,7 +35,7 @@ pub fn run(args: &LessfsReadArgs) -> Result<()> {
     signal::install();
     let work_directory = WorkDirectory::create(&args.dir)?;
     let progress = Progress::new(1);
-    let rows = compare(work_directory.path(), &args.lessfs, args.repetitions, args.seed, &progress)?;
+    let rows = compare(work_directory.path(), &args.lessfs, 0..args.repetitions, args.seed, &progress)?;
     drop(progress);
     println!("{}\nseed {}, {:?}{}", machine::describe(), args.seed, args.lessfs, lessfs::table(&rows));
     Ok(())
@@ -44,7 +45,7 @@ pub fn run(args: &LessfsReadArgs) -> Result<()> {
 pub fn compare(
     directory: &Path,
     args: &LessfsArgs,
-    repetitions: usize,
+    repetitions: Range<usize>,
     seed: u64,
     progress: &Progress,
 ) -> Result<Vec<PathRow>> {

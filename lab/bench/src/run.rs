@@ -60,11 +60,11 @@ fn measure(
 ) -> Result<()> {
     let mut sides = create_sides(bench, specs)?;
     let scenarios = args.scenarios();
-    let steps = sides.len() * (1 + scenarios.len() * args.repetitions()) + usize::from(args.index_read());
+    let steps = sides.len() * (1 + scenarios.len() * args.repetitions().len()) + usize::from(args.index_read());
     let progress = Progress::new(steps);
     warm_up(&mut sides, volume, &progress)?;
     for (number, scenario) in scenarios.iter().enumerate() {
-        for repetition in 0..args.repetitions() {
+        for repetition in args.repetitions() {
             let seed = seed.wrapping_add(((number as u64) << 32) | ((repetition as u64) << 8));
             progress.say("preparing content".to_owned());
             let body = scenario.prepare(volume, seed)?;
@@ -144,7 +144,7 @@ fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String
         format!(
             "4 KiB operations by one thread, incompressible content, seed {seed}, {} repetitions, sides alternating; \
              new file system for each; every file read back and compared",
-            args.repetitions()
+            args.repetitions().len()
         ),
         format!(
             "devices {}",

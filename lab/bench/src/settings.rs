@@ -1,5 +1,6 @@
 //! The arguments of the comparison, and the sides, scenarios and sizes that follow from them.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -57,6 +58,9 @@ pub struct RunArgs {
     /// Number of repetitions; the sides alternate within each [default: 3]
     #[arg(long)]
     pub repetitions: Option<usize>,
+    /// Number of the first repetition, from 0 on: to take up a run where it ended
+    #[arg(long, default_value_t = 0)]
+    first_repetition: usize,
     /// While timing, limit the devices to 40 MB/s and 3,000 writes/s, 100 MB/s and 4,000 reads/s
     #[arg(long)]
     pub throttled: bool,
@@ -187,9 +191,10 @@ impl RunArgs {
         scenarios
     }
 
-    /// Repetitions of every scenario.
-    pub fn repetitions(&self) -> usize {
-        self.repetitions.unwrap_or(self.preset(1, 3, 5)).max(1)
+    /// Numbers of the repetitions of every scenario.
+    pub fn repetitions(&self) -> Range<usize> {
+        let count = self.repetitions.unwrap_or(self.preset(1, 3, 5)).max(1);
+        self.first_repetition..self.first_repetition + count
     }
 
     fn preset<T>(&self, quick: T, normal: T, full: T) -> T {

@@ -26,6 +26,9 @@ pub struct SharedArgs {
     /// Seed of contents and orders
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Number of the first repetition, from 0 on: to take up a run where it ended
+    #[arg(long, default_value_t = 0)]
+    first_repetition: usize,
     /// Write the raw readings to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
@@ -45,7 +48,7 @@ impl SharedArgs {
 
     /// This many repetitions from the seed.
     pub fn rounds(&self, repetitions: usize) -> Rounds {
-        Rounds { repetitions, seed: self.seed }
+        Rounds { first: self.first_repetition, repetitions, seed: self.seed }
     }
 
     /// Writes the readings to the file that was named, if any.
@@ -57,6 +60,7 @@ impl SharedArgs {
 /// Repetitions, each with a seed of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
+    first: usize,
     repetitions: usize,
     seed: u64,
 }
@@ -64,7 +68,8 @@ pub struct Rounds {
 impl Rounds {
     /// Number and seed of each repetition, in order.
     pub fn iter(self) -> impl Iterator<Item = (usize, u64)> {
-        (0..self.repetitions).map(move |repetition| (repetition, self.seed.wrapping_add((repetition as u64) << 8)))
+        let numbers = self.first..self.first + self.repetitions;
+        numbers.map(move |repetition| (repetition, self.seed.wrapping_add((repetition as u64) << 8)))
     }
 }
 
@@ -74,7 +79,8 @@ mod tests {
 
     #[test]
     fn every_repetition_has_a_seed_of_its_own_and_the_first_the_one_that_was_given() {
-        let rounds: Vec<_> = Rounds { repetitions: 3, seed: u64::MAX }.iter().collect();
-        assert_eq!(rounds, [(0, u64::MAX), (1, 255), (2, 511)]);
+        let rounds = |first, repetitions| -> Vec<_> { Rounds { first, repetitions, seed: u64::MAX }.iter().collect() };
+        assert_eq!(rounds(0, 3), [(0, u64::MAX), (1, 255), (2, 511)]);
+        assert_eq!(rounds(2, 1), [(2, 511)], "a run that goes on repeats nothing");
     }
 }

@@ -71,6 +71,14 @@ impl Drop for Throttle {
     }
 }
 
+/// Lifts the limits of a device, given as `MAJOR:MINOR`, that a killed run left.
+pub fn lift(device: &str) {
+    // Without the controller there are none.
+    if let Ok(group) = root_group() {
+        drop(Throttle { group, limits: SLOW_DISK, devices: vec![device.to_owned()] });
+    }
+}
+
 fn root_group() -> Result<PathBuf> {
     let group = Path::new("/sys/fs/cgroup/blkio");
     if !group.join("blkio.throttle.write_bps_device").exists() {

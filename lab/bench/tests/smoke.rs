@@ -240,6 +240,58 @@ fn a_tiny_run_of_a_paper_writes_its_page_and_goes_on_with_what_it_has() {
     assert!(summary.contains("(paper-lrlfs.md)"), "{summary}");
 }
 
+/// The program that another one started, if it started one.
+fn child_of(process: u32) -> Option<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap();
+    children.split_whitespace().next().map(|child| child.parse().unwrap())
+}
+
+fn kill(process: u32) {
+    // SAFETY: kill touches no memory; the process is one that this test started.
+    assert_eq!(unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) }, 0);
+}
+
+#[test]
+fn a_paper_that_is_killed_goes_on_with_the_next_repetition_and_clears_what_the_killed_run_left() {
+    let [directory, kept, pages] = ["/var/tmp", "/tmp", "/tmp"].map(|place| tempfile::tempdir_in(place).unwrap());
+    let command = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oncefs-bench"));
+        command.args(["paper", "lrlfs", "--figure=3", "--scale=0.01", "--repetitions=2", "--dir"]);
+        command.arg(directory.path()).arg("--readings").arg(kept.path()).arg("--pages").arg(pages.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    };
+    let readings = || -> Option<serde_json::Value> {
+        let bytes = std::fs::read(kept.path().join("lrlfs-writes.json")).ok()?;
+        Some(serde_json::from_slice(&bytes).unwrap())
+    };
+    let mut run = command().stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(run.stderr.take().unwrap());
+    wait_for_line(&mut stderr, "next: lrlfs-writes, 2 of 2");
+    wait_for_line(&mut stderr, "repetition 2, ");
+    let of_first = readings().unwrap();
+    assert_eq!(of_first["repetitions"], 1, "the first repetition is kept before the second begins");
+    // The child first: it must not have time to remove anything.
+    kill(child_of(run.id()).unwrap());
+    kill(run.id());
+    run.wait().unwrap();
+    let left: Vec<_> = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left.len(), 1, "the killed run left its directory: {left:?}");
+    // It ends once its last request to the device does.
+    std::fs::File::open(left[0].join("lock")).unwrap().lock().unwrap();
+
+    let again = command().output().unwrap();
+    let said = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.status.success() && said.contains("1 repetitions left, about"), "{said}");
+    assert_nothing_is_left_in(directory.path());
+    let of_both = readings().unwrap();
+    assert_eq!(of_both["repetitions"], 2);
+    let rows = |readings: &serde_json::Value| readings["readings"]["rows"].as_array().unwrap().clone();
+    let (first, both) = (rows(&of_first), rows(&of_both));
+    assert_eq!(both[..first.len()], first[..], "what was there is kept");
+    assert_eq!(both.len(), 2 * first.len());
+}
+
 /// Reads until a line holds `part`; the rest stays readable, as a terminal would stay open.
 fn wait_for_line(stderr: &mut impl BufRead, part: &str) {
     let mut line = String::new();

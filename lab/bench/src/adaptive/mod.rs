@@ -53,7 +53,7 @@ pub struct AdaptiveArgs {
 }
 
 /// The order in which the blocks of a file are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 pub enum WriteOrder {
     /// From its beginning: the kernel sends requests of up to 1 MiB.
     Sequential,
@@ -80,6 +80,16 @@ struct Measured {
     floor_percent: f64,
     /// The share from the first duplicate on.
     looks_after: Vec<Look>,
+}
+
+/// All sides of one profile in one repetition.
+#[derive(Debug, Serialize)]
+struct Reading<'a> {
+    profile: &'a str,
+    order: WriteOrder,
+    repetition: usize,
+    /// Off, adaptive, and off again.
+    sides: [Measured; 3],
 }
 
 /// Contents of one repetition: two files without duplicates, one with.
@@ -136,7 +146,8 @@ pub fn run(args: &AdaptiveArgs) -> Result<()> {
         for order in &args.orders {
             let measured = compare(args, &mut sides, *order, profile)?;
             println!("\nprofile {profile}, {order:?} order\n{}{}", table(&measured), share_lines(&measured));
-            all.push((format!("{profile} {order:?}"), measured));
+            let numbered = args.shared.rounds(args.repetitions).iter().zip(measured);
+            all.extend(numbered.map(|((repetition, _), sides)| Reading { profile, order: *order, repetition, sides }));
         }
     }
     println!("\n{}", machine::load_line());

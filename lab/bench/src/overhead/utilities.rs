@@ -26,7 +26,7 @@ pub fn run(args: &OverheadArgs, bench: &Bench) -> Result<Vec<Reading>> {
     let archive = archive(args, &bench.directory)?;
     let mounts = rank_mounts(&args.profile);
     let mut readings = Vec::new();
-    for repetition in 0..args.repetitions() {
+    for (repetition, _) in args.rounds().iter() {
         for (_, mount) in rotated(&mounts, repetition) {
             tell(&format!("utilities, repetition {}: {}", repetition + 1, mount.name));
             let mut side = mount.begin(bench)?;

@@ -8,7 +8,13 @@ pub struct Experiment {
     pub name: &'static str,
     /// The words. `{2048M:24M}` stands for the size 2048M times the scale, but at least 24M; the same goes for counts.
     pub words: &'static [&'static str],
+    /// Minutes that a repetition at the paper's sizes takes, roughly, on a quiet machine: what the command's limits on
+    /// devices allow, added up.
+    pub minutes: f64,
 }
+
+/// Minutes of a repetition that do not depend on sizes: file systems made and mounted again and again.
+const FIXED_MINUTES: f64 = 0.3;
 
 /// How experiments are run.
 pub struct Conditions<'a> {
@@ -27,9 +33,24 @@ pub struct Conditions<'a> {
 impl Experiment {
     /// The words at this scale, as they can be typed.
     pub fn words(&self, conditions: &Conditions) -> Vec<String> {
-        let fixed = self.words.iter().map(|word| scaled(word, conditions.scale));
         let given = [format!("--repetitions={}", conditions.repetitions), format!("--seed={}", conditions.seed)];
-        fixed.chain(given).collect()
+        self.fixed(conditions).chain(given).collect()
+    }
+
+    /// The words for one of the repetitions.
+    pub fn words_of(&self, conditions: &Conditions, repetition: usize) -> Vec<String> {
+        let first = format!("--first-repetition={repetition}");
+        let given = ["--repetitions=1".to_owned(), first, format!("--seed={}", conditions.seed)];
+        self.fixed(conditions).chain(given).collect()
+    }
+
+    fn fixed(&self, conditions: &Conditions) -> impl Iterator<Item = String> {
+        self.words.iter().map(|word| scaled(word, conditions.scale))
+    }
+
+    /// Minutes that a repetition takes, roughly.
+    pub fn expected_minutes(&self, conditions: &Conditions) -> f64 {
+        FIXED_MINUTES + self.minutes * conditions.scale
     }
 }
 

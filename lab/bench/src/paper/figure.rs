@@ -215,28 +215,22 @@ impl Figure {
         }
         picks
     }
-
-    /// The experiments that it needs, each once.
-    pub fn experiments(&self) -> Vec<&'static Experiment> {
-        let mut found: Vec<&Experiment> = Vec::new();
-        for pick in self.picks() {
-            if !found.iter().any(|experiment| experiment.name == pick.experiment.name) {
-                found.push(pick.experiment);
-            }
-        }
-        found
-    }
 }
 
 impl Paper {
     /// The experiments of all its figures, each once.
     pub fn experiments(&self) -> Vec<&'static Experiment> {
-        let mut found: Vec<&Experiment> = Vec::new();
-        for experiment in self.figures.iter().flat_map(Figure::experiments) {
-            if !found.iter().any(|other| other.name == experiment.name) {
-                found.push(experiment);
-            }
-        }
-        found
+        experiments(self.figures)
     }
+}
+
+/// The experiments that these figures need, each once.
+pub fn experiments<'a>(figures: impl IntoIterator<Item = &'a Figure>) -> Vec<&'static Experiment> {
+    let mut found: Vec<&Experiment> = Vec::new();
+    for pick in figures.into_iter().flat_map(Figure::picks) {
+        if !found.iter().any(|experiment| experiment.name == pick.experiment.name) {
+            found.push(pick.experiment);
+        }
+    }
+    found
 }

@@ -16,11 +16,13 @@ static RESPONSE: Experiment = Experiment {
         "--replay-size={2048M:10M}",
         "--requests={200000:200}",
     ],
+    minutes: 35.0,
 };
 
 static CACHE: Experiment = Experiment {
     name: "idedup-cache",
     words: &["fragmentation", "--parts=cache", "--replay-size={2048M:10M}", "--requests={200000:200}"],
+    minutes: 8.0,
 };
 
 /// What a mount showed: through the kernel's cache, or around it, where the daemon sees each request.

@@ -22,6 +22,7 @@ static READS: Experiment = Experiment {
         "--file-size={1024M:24M}",
         "--random-reads={20000:50}",
     ],
+    minutes: 4.0,
 };
 
 static SLOW_READS: Experiment = Experiment {
@@ -35,6 +36,7 @@ static SLOW_READS: Experiment = Experiment {
         "--file-size={1024M:24M}",
         "--random-reads={20000:50}",
     ],
+    minutes: 8.0,
 };
 
 static WRITES: Experiment = Experiment {
@@ -46,11 +48,13 @@ static WRITES: Experiment = Experiment {
         "--side=oncefs=-o profile=lrlfs",
         "--file-size={1024M:24M}",
     ],
+    minutes: 6.0,
 };
 
 static INDEX: Experiment = Experiment {
     name: "lrlfs-index",
     words: &["--workloads=index-read", "--side=ext2", "--index-blocks={524288:8192}", "--index-reads={20000:500}"],
+    minutes: 3.0,
 };
 
 /// A step on a side, as a constant.

@@ -12,21 +12,24 @@ mod page;
 mod plots;
 mod readings;
 mod runner;
+mod schedule;
 mod selective;
 mod smartdedup;
 mod verdict;
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use crate::command::find_oncefs;
-use crate::failure::{During, Failure, Result};
+use crate::failure::{During, Failure, Result, tell};
+use crate::work_directory::clear_left_over;
 use crate::{machine, signal};
-use experiment::Conditions;
+use experiment::{Conditions, Experiment};
 use figure::{Figure, Paper};
 use readings::Readings;
+use schedule::Due;
 
 /// All papers, in the order of the summary.
 static PAPERS: [&Paper; 4] = [&smartdedup::PAPER, &idedup::PAPER, &selective::PAPER, &lrlfs::PAPER];
@@ -46,6 +49,9 @@ pub struct PaperArgs {
     /// Measure anew what was measured before at the same scale
     #[arg(long)]
     again: bool,
+    /// Only tell what is left to measure, and how long that takes
+    #[arg(long)]
+    plan: bool,
     /// Directory where readings are kept
     #[arg(long, default_value = "paper-readings")]
     readings: PathBuf,
@@ -91,6 +97,8 @@ impl PaperName {
 }
 
 /// Measures what is asked for and not yet there, and writes the paper's page and the summary.
+///
+/// Each repetition of each experiment is kept as soon as it is there, so a run that was killed goes on with the next.
 pub fn run(args: &PaperArgs) -> Result<()> {
     machine::require_root_and_fuse()?;
     signal::install();
@@ -104,19 +112,56 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     let (directory, scale) = (args.dir.as_path(), args.scale);
     let conditions = Conditions { directory, oncefs: &oncefs, scale, repetitions: args.repetitions, seed: args.seed };
     let mut readings = Readings::load(&args.readings, &paper.experiments())?;
-    let mut measured: Vec<&str> = Vec::new();
-    for experiment in chosen(paper, &args.figures)?.into_iter().flat_map(Figure::experiments) {
-        let is_there = readings.has(experiment, &conditions) && !args.again;
-        if is_there || measured.contains(&experiment.name) {
-            continue;
-        }
+    let experiments = figure::experiments(chosen(paper, &args.figures)?);
+    if args.again {
+        experiments.iter().for_each(|experiment| drop(readings.0.remove(experiment.name)));
+    }
+    if args.plan {
+        return tell_plan(&experiments, &readings, &conditions);
+    }
+    let _lock = lock(&args.readings)?;
+    clear_left_over(directory)?;
+    while let Some(Due { experiment, repetition }) = next_due(&experiments, &readings, &conditions) {
         signal::check()?;
-        readings.0.insert(experiment.name, runner::run(experiment, &conditions, &args.readings)?);
-        measured.push(experiment.name);
-        // What is measured is on the page even if the next experiment fails.
+        let one = runner::run(experiment, &conditions, repetition, &args.readings)?;
+        readings.add(experiment, one).save(&args.readings, experiment.name)?;
+        // What is measured is on the page even if the next repetition fails.
         write_pages(paper, &readings, args)?;
     }
     write_pages(paper, &readings, args)
+}
+
+/// Says what is left, experiment by experiment.
+fn tell_plan(experiments: &[&'static Experiment], readings: &Readings, conditions: &Conditions) -> Result<()> {
+    let due = schedule::left(experiments, readings, conditions);
+    let minutes = |due: &[Due]| schedule::describe(schedule::minutes(due, experiments, readings, conditions));
+    for of_one in due.chunk_by(|one, next| one.experiment.name == next.experiment.name) {
+        let words = of_one[0].experiment.words(conditions).join(" ");
+        println!("{} of {} left, {}: {words}", of_one.len(), conditions.repetitions, minutes(of_one));
+    }
+    println!("{}", if due.is_empty() { "nothing is left".to_owned() } else { format!("all: {}", minutes(&due)) });
+    Ok(())
+}
+
+/// The repetition that is next, after saying how much is left.
+fn next_due(experiments: &[&'static Experiment], readings: &Readings, conditions: &Conditions) -> Option<Due> {
+    let due = schedule::left(experiments, readings, conditions);
+    let next = *due.first()?;
+    let minutes = schedule::describe(schedule::minutes(&due, experiments, readings, conditions));
+    let (number, of) = (next.repetition + 1, conditions.repetitions);
+    let name = next.experiment.name;
+    tell(&format!("{} repetitions left, about {minutes}; next: {name}, {number} of {of}", due.len()));
+    Some(next)
+}
+
+/// Keeps other runs away from these readings. Ends with the process.
+fn lock(readings: &Path) -> Result<File> {
+    let path = readings.join("lock");
+    let file = File::create(&path).during(|| format!("cannot create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(error) => Err(Failure::new(format!("another run keeps its readings in {}: {error}", readings.display()))),
+    }
 }
 
 /// The figures that were named, or all.

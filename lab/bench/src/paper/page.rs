@@ -26,12 +26,21 @@ fn conditions(paper: &Paper, readings: &Readings) -> String {
     let stored: Vec<&Stored> =
         paper.experiments().iter().filter_map(|experiment| readings.0.get(experiment.name)).collect();
     let Some(first) = stored.first() else { return "Nothing was measured yet.\n".to_owned() };
-    let mut table = Table::new(&["oncefs-bench ...", "commit", "ended, UTC", "minutes", "load before", "load after"]);
+    let mut table = Table::new(&[
+        "oncefs-bench ...",
+        "commit",
+        "repetitions",
+        "ended, UTC",
+        "minutes",
+        "load before",
+        "load after",
+    ]);
     for stored in &stored {
         let words: Vec<String> = stored.words.iter().map(|word| quoted(word)).collect();
         table.row(vec![
             format!("`{}`", words.join(" ")),
             stored.commit.clone(),
+            stored.repetitions.to_string(),
             stored.date.clone(),
             format!("{:.1}", stored.minutes),
             stored.load_before.clone(),

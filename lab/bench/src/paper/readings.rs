@@ -16,9 +16,11 @@ use crate::spread::Spread;
 /// The readings of one experiment, with the conditions under which they came to be.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stored {
-    /// The command line.
+    /// The command line of all repetitions.
     pub words: Vec<String>,
-    /// The commit of the checkout.
+    /// How many of the repetitions are there.
+    pub repetitions: usize,
+    /// The commit of the checkout; several if repetitions differ in it.
     pub commit: String,
     /// Whether the oncefs that was measured is a debug build, whose times say nothing.
     pub is_debug: bool,
@@ -26,7 +28,7 @@ pub struct Stored {
     pub date: String,
     /// Kernel, processors and memory.
     pub machine: String,
-    /// Load average of the last minute before it began.
+    /// Load average of the last minute before it began: of the repetition that began with the greatest.
     pub load_before: String,
     /// The same at its end.
     pub load_after: String,
@@ -45,9 +47,27 @@ impl Stored {
         self.load_before.parse::<f64>().is_ok_and(|load| load >= BUSY)
     }
 
-    /// Writes it to the directory.
+    /// Writes it to the directory. Killed at any moment, it leaves the old readings or the new ones.
     pub fn save(&self, directory: &Path, name: &str) -> Result<()> {
-        write_json(&directory.join(format!("{name}.json")), self)
+        let (path, new) = (directory.join(format!("{name}.json")), directory.join(format!("{name}.json.new")));
+        write_json(&new, self)?;
+        fs::rename(&new, &path).during(|| format!("cannot replace {}", path.display()))
+    }
+
+    /// Adds further repetitions.
+    pub fn extend(&mut self, more: Stored) {
+        self.repetitions += more.repetitions;
+        self.minutes += more.minutes;
+        self.is_debug |= more.is_debug;
+        if !self.commit.split(", ").any(|commit| commit == more.commit) {
+            self.commit = format!("{}, {}", self.commit, more.commit);
+        }
+        let load = |stored: &Stored| stored.load_before.parse::<f64>().unwrap_or(0.0);
+        if load(&more) > load(self) {
+            self.load_before = more.load_before;
+        }
+        (self.date, self.machine, self.load_after) = (more.date, more.machine, more.load_after);
+        join(&mut self.readings, more.readings);
     }
 
     /// Reads it, if it is there.
@@ -58,6 +78,20 @@ impl Stored {
         }
         let text = fs::read(&path).during(|| format!("cannot read {}", path.display()))?;
         serde_json::from_slice(&text).map(Some).during(|| format!("cannot parse {}", path.display()))
+    }
+}
+
+/// Appends the lists of the second to those of the first, wherever they are in objects.
+fn join(readings: &mut Value, more: Value) {
+    match (readings, more) {
+        (Value::Array(readings), Value::Array(more)) => readings.extend(more),
+        (Value::Object(readings), Value::Object(more)) => {
+            for (name, more) in more {
+                join(readings.entry(name).or_insert(Value::Null), more);
+            }
+        }
+        (readings @ Value::Null, more) => *readings = more,
+        _ => {}
     }
 }
 
@@ -77,9 +111,18 @@ impl Readings {
         Ok(Readings(found))
     }
 
-    /// Whether an experiment was measured with the same words.
-    pub fn has(&self, experiment: &Experiment, conditions: &Conditions) -> bool {
-        self.0.get(experiment.name).is_some_and(|stored| stored.words == experiment.words(conditions))
+    /// What was measured of an experiment with the same words.
+    pub fn of(&self, experiment: &Experiment, conditions: &Conditions) -> Option<&Stored> {
+        self.0.get(experiment.name).filter(|stored| stored.words == experiment.words(conditions))
+    }
+
+    /// Adds a repetition of an experiment to those with the same words, or puts it in the place of others.
+    pub fn add(&mut self, experiment: &'static Experiment, one: Stored) -> &Stored {
+        match self.0.get_mut(experiment.name) {
+            Some(stored) if stored.words == one.words => stored.extend(one),
+            _ => drop(self.0.insert(experiment.name, one)),
+        }
+        &self.0[experiment.name]
     }
 
     /// Median, least and greatest of a measure over the repetitions.
@@ -169,7 +212,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    static EXPERIMENT: Experiment = Experiment { name: "e", words: &["--file-size={100M:24M}"] };
+    static EXPERIMENT: Experiment = Experiment { name: "e", words: &["--file-size={100M:24M}"], minutes: 1.0 };
 
     const fn pick(side: &'static [(&'static str, &'static str)], field: Field) -> Pick {
         Pick { experiment: &EXPERIMENT, list: "/rows", keys: side, field }
@@ -184,6 +227,7 @@ mod tests {
         ]});
         let stored = Stored {
             words: vec!["--file-size=50M".into(), "--repetitions=2".into(), "--seed=1".into()],
+            repetitions: 2,
             commit: String::new(),
             is_debug: false,
             date: String::new(),
@@ -222,10 +266,35 @@ mod tests {
     fn what_was_measured_with_other_words_is_measured_anew_and_what_is_saved_is_found() {
         let path = Path::new("x");
         let at = |scale| Conditions { directory: path, oncefs: path, scale, repetitions: 2, seed: 1 };
-        assert!(readings().has(&EXPERIMENT, &at(0.5)) && !readings().has(&EXPERIMENT, &at(1.0)));
+        let has = |readings: &Readings, scale| readings.of(&EXPERIMENT, &at(scale)).is_some();
+        assert!(has(&readings(), 0.5) && !has(&readings(), 1.0));
         let directory = tempfile::tempdir().unwrap();
         assert!(Readings::load(directory.path(), &[&EXPERIMENT]).unwrap().0.is_empty());
         readings().0["e"].save(directory.path(), "e").unwrap();
-        assert!(Readings::load(directory.path(), &[&EXPERIMENT]).unwrap().has(&EXPERIMENT, &at(0.5)));
+        assert!(has(&Readings::load(directory.path(), &[&EXPERIMENT]).unwrap(), 0.5));
+    }
+
+    #[test]
+    fn a_further_repetition_adds_its_readings_and_its_conditions() {
+        let mut stored = readings().0.remove("e").unwrap();
+        (stored.commit, stored.load_before, stored.minutes) = ("one".into(), "0.20".into(), 2.0);
+        let rows = json!({"rows": [{"side": "b", "repetition": 2, "s": 9.0}], "other": [1]});
+        let more = |commit: &str| Stored {
+            repetitions: 1,
+            commit: commit.into(),
+            load_before: "3.00".into(),
+            load_after: "4.00".into(),
+            minutes: 1.0,
+            readings: rows.clone(),
+            ..stored.clone()
+        };
+        let (third, fourth) = (more("two"), more("two"));
+        stored.extend(third);
+        assert_eq!((stored.repetitions, stored.commit.as_str(), stored.minutes), (3, "one, two", 3.0));
+        assert_eq!((stored.load_before.as_str(), stored.load_after.as_str()), ("3.00", "4.00"));
+        assert_eq!(stored.readings["rows"].as_array().unwrap().len(), 5);
+        assert_eq!(stored.readings["other"], json!([1]));
+        stored.extend(fourth);
+        assert_eq!(stored.commit, "one, two");
     }
 }

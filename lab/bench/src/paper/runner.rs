@@ -1,6 +1,8 @@
-//! Runs an experiment as a process of this program, and notes the conditions.
+//! Runs a repetition of an experiment as a process of this program, and notes the conditions.
 
 use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::{CommandExt, parent_id};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -10,17 +12,22 @@ use super::readings::Stored;
 use crate::failure::{During, Failure, Result, tell};
 use crate::{command, machine};
 
-/// Runs it as a process of its own. Its tables go to a file beside its readings.
-pub fn run(experiment: &Experiment, conditions: &Conditions, readings: &Path) -> Result<Stored> {
-    let words = experiment.words(conditions);
+/// Runs one repetition as a process of its own. Its tables go to a file beside its readings.
+pub fn run(experiment: &Experiment, conditions: &Conditions, repetition: usize, readings: &Path) -> Result<Stored> {
+    let words = experiment.words_of(conditions, repetition);
     tell(&format!("oncefs-bench {}", words.join(" ")));
     let json = readings.join(format!("{}.part", experiment.name));
     let tables = readings.join(format!("{}.txt", experiment.name));
     let program = std::env::current_exe().during(|| "cannot find this program")?;
     let mut child = Command::new(program);
     child.args(&words).arg("--dir").arg(conditions.directory).arg("--oncefs").arg(conditions.oncefs);
-    let output = File::create(&tables).during(|| format!("cannot create {}", tables.display()))?;
+    if repetition == 0 {
+        File::create(&tables).during(|| format!("cannot create {}", tables.display()))?;
+    }
+    let output = File::options().create(true).append(true).open(&tables);
+    let output = output.during(|| format!("cannot open {}", tables.display()))?;
     child.arg("--json").arg(&json).stdin(Stdio::null()).stdout(output);
+    ends_with_this_process(&mut child);
     let (load_before, began) = (machine::load_average(), Instant::now());
     let status = child.status().during(|| "cannot start this program again")?;
     if !status.success() {
@@ -28,7 +35,8 @@ pub fn run(experiment: &Experiment, conditions: &Conditions, readings: &Path) ->
     }
     let text = fs::read(&json).during(|| format!("cannot read {}", json.display()))?;
     let stored = Stored {
-        words,
+        words: experiment.words(conditions),
+        repetitions: 1,
         commit: commit(),
         is_debug: conditions.oncefs.components().any(|part| part.as_os_str() == "debug"),
         date: command::run(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M"]))?,
@@ -38,9 +46,24 @@ pub fn run(experiment: &Experiment, conditions: &Conditions, readings: &Path) ->
         minutes: began.elapsed().as_secs_f64() / 60.0,
         readings: serde_json::from_slice(&text).during(|| format!("cannot parse {}", json.display()))?,
     };
-    stored.save(readings, experiment.name)?;
     fs::remove_file(&json).during(|| format!("cannot remove {}", json.display()))?;
     Ok(stored)
+}
+
+/// Sends the child SIGTERM when this process ends, also by SIGKILL: then it removes its mounts and loop devices, and
+/// does not measure beside the run that takes over.
+fn ends_with_this_process(child: &mut Command) {
+    let this = std::process::id();
+    let request = move || {
+        // SAFETY: prctl with these arguments touches no memory of ours.
+        if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // It may have ended before the request.
+        if parent_id() == this { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECANCELED)) }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { child.pre_exec(request) };
 }
 
 /// The commit of the checkout that the program is run in.

@@ -7,26 +7,31 @@ use Measure::{Of, Ratio};
 static HIGH: Experiment = Experiment {
     name: "selective-high",
     words: &["selective", "--parts=synthetic", "--workloads=high", "--bytes={2560M:16M}"],
+    minutes: 45.0,
 };
 
 static LOW: Experiment = Experiment {
     name: "selective-low",
     words: &["selective", "--parts=synthetic", "--workloads=low", "--bytes={2560M:16M}"],
+    minutes: 45.0,
 };
 
 static DESKTOP: Experiment = Experiment {
     name: "selective-desktop",
     words: &["selective", "--parts=real", "--desktop=/usr", "--bytes={20480M:16M}"],
+    minutes: 70.0,
 };
 
 static OVERHEAD: Experiment = Experiment {
     name: "selective-overhead",
     words: &["overhead", "--parts=utilities,webserver", "--tree-files={20000:60}", "--seconds={20:1}"],
+    minutes: 12.0,
 };
 
 static BESIDE: Experiment = Experiment {
     name: "selective-beside",
     words: &["overhead", "--parts=beside", "--backlog={2560M:16M}", "--seconds={20:1}"],
+    minutes: 8.0,
 };
 
 /// A mount of a synthetic workload, by the share of files that are read in order.

@@ -18,6 +18,7 @@ static PHONE: Experiment = Experiment {
         "--side=oncefs=-o profile=smartdedup,hint_memory={525K:8K}",
         "--file-size={2048M:24M}",
     ],
+    minutes: 47.0,
 };
 
 /// The small board: 1 GB, hints for a fifth.
@@ -31,6 +32,7 @@ static BOARD: Experiment = Experiment {
         "--side=oncefs=-o profile=smartdedup,hint_memory={525K:8K}",
         "--file-size={1024M:24M}",
     ],
+    minutes: 18.0,
 };
 
 static IMAGES: Experiment = Experiment {
@@ -42,11 +44,13 @@ static IMAGES: Experiment = Experiment {
         "--side=oncefs=-o profile=smartdedup,hint_memory={1050K:8K}",
         "--file-size={2048M:24M}",
     ],
+    minutes: 24.0,
 };
 
 static REPLAY: Experiment = Experiment {
     name: "smartdedup-replay",
     words: &["replay", "--twin=1,2,3", "--scale=1024", "--requests={1000000:400}", "--profiles=smartdedup"],
+    minutes: 8.0,
 };
 
 static ADAPTIVE: Experiment = Experiment {
@@ -58,6 +62,7 @@ static ADAPTIVE: Experiment = Experiment {
         "--size={4096M:64M}",
         "--duplicate-size={1024M:32M}",
     ],
+    minutes: 4.0,
 };
 
 /// A step on a side.
@@ -117,7 +122,7 @@ macro_rules! replayed {
 /// A figure of the mount that adapts over that of the one which does not deduplicate.
 macro_rules! adapting {
     ($one:literal, $other:literal) => {
-        Of(Pick { experiment: &ADAPTIVE, list: "/0/1", keys: &[], field: Field::Per($one, $other) })
+        Of(Pick { experiment: &ADAPTIVE, list: "", keys: &[], field: Field::Per($one, $other) })
     };
 }
 
@@ -365,17 +370,17 @@ pub static PAPER: Paper = Paper {
             note: "Two files without duplicates are written at random; the share of requests that are looked up falls in the \
                    first. Speed and processor time are over those of a mount that does not deduplicate.",
             claims: &[
-                Claim::told("write speed at the floor", "-", adapting!("/1/halves/1", "/0/halves/1"), "the paper gives none"),
+                Claim::told("write speed at the floor", "-", adapting!("/sides/1/halves/1", "/sides/0/halves/1"), "the paper gives none"),
                 Claim::told(
                     "processor time of the machine",
                     "-14 % of power for 8 % less found",
-                    adapting!("/1/cpu_seconds", "/0/cpu_seconds"),
+                    adapting!("/sides/1/cpu_seconds", "/sides/0/cpu_seconds"),
                     "there is no meter for energy",
                 ),
                 Claim::told(
                     "share of requests not looked up",
                     "up to 0.7",
-                    adapting!("/1/requests/1", "/1/requests/0"),
+                    adapting!("/sides/1/requests/1", "/sides/1/requests/0"),
                     "it depends on how soon the share falls",
                 ),
             ],

@@ -107,7 +107,7 @@ mod tests {
     use crate::paper::experiment::Experiment;
     use crate::paper::figure::{Field, Pick};
 
-    static EXPERIMENT: Experiment = Experiment { name: "e", words: &[] };
+    static EXPERIMENT: Experiment = Experiment { name: "e", words: &[], minutes: 0.0 };
     const MEASURE: Measure = Measure::Of(Pick { experiment: &EXPERIMENT, list: "", keys: &[], field: Field::At("/v") });
     static CLAIMS: [Claim; 5] = [
         Claim::at_least("speed", "4", 4.0, MEASURE),
@@ -121,6 +121,7 @@ mod tests {
         let list = values.iter().map(|value| serde_json::json!({"v": value})).collect();
         let stored = Stored {
             words: Vec::new(),
+            repetitions: 1,
             commit: String::new(),
             is_debug: false,
             date: String::new(),

@@ -17,14 +17,22 @@ const FSPICK_EMPTY_PATH: libc::c_uint = 8;
 const FSCONFIG_SET_FLAG: libc::c_uint = 0;
 const FSCONFIG_CMD_RECONFIGURE: libc::c_uint = 7;
 
-/// Sets or clears the flag of the file system of `own`, a mount that `dir` leads to. Waits until everything written so
-/// far has reached the daemon, so a thread that answers requests must not call it. Needs CAP_SYS_ADMIN and Linux 5.2.
+/// Sets or clears the flag of the file system of `own`, a mount that `dir` leads to. Waits until the kernel has sent
+/// what was dirty, and on some kernels for the answers, so a thread that answers requests must not call it. Needs
+/// CAP_SYS_ADMIN and Linux 5.2.
 ///
 /// # Errors
 /// EINVAL: `dir` leads to another mount. Otherwise the kernel's errors.
 pub fn set_synchronous(dir: &Path, own: MountId, is_on: bool) -> io::Result<()> {
     let root = open_own(dir, own)?;
-    let context = pick(&root)?;
+    reconfigure(&root, is_on)?;
+    // The kernel sends what is dirty, and changes the flag then. What became dirty in between would wait for the
+    // flusher, while synchronous writes take the room that it needs. So the second time sends that too.
+    if is_on { reconfigure(&root, is_on) } else { Ok(()) }
+}
+
+fn reconfigure(root: &OwnedFd, is_on: bool) -> io::Result<()> {
+    let context = pick(root)?;
     let name = if is_on { c"sync" } else { c"async" };
     configure(context.as_raw_fd(), FSCONFIG_SET_FLAG, name.as_ptr())?;
     configure(context.as_raw_fd(), FSCONFIG_CMD_RECONFIGURE, std::ptr::null())

@@ -30,12 +30,16 @@ const DIRTY_BYTES_FLOOR: u64 = MIB;
 /// Room kept free of dirty data, for commits in flight and metadata until the next check of the volume.
 const AVAILABLE_MARGIN: u64 = 16 * MIB;
 
+/// The share of the rest that may be dirty. At the next check at least half of the room is left
+/// ([`bytes_until_look`](crate::room_watch)), and what is dirty then, or sent and not answered, fits into half of that.
+const DIRTY_SHARE_OF_ROOM: u64 = 4;
+
 /// How many dirty bytes the kernel may hold for a mount, from the machine's RAM and the volume's free room.
 ///
 /// With writeback caching the kernel accepts writes before oncefs sees them, so the dirty data must fit.
 pub fn dirty_bytes_max(ram_bytes: u64, available_bytes: u64) -> u64 {
     let by_ram = (ram_bytes / DIRTY_SHARE_OF_RAM).clamp(DIRTY_BYTES_MIN, DIRTY_BYTES_MAX);
-    let by_space = available_bytes.saturating_sub(AVAILABLE_MARGIN).max(DIRTY_BYTES_FLOOR);
+    let by_space = (available_bytes.saturating_sub(AVAILABLE_MARGIN) / DIRTY_SHARE_OF_ROOM).max(DIRTY_BYTES_FLOOR);
     by_ram.min(by_space)
 }
 
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_dirty_limit_falls_with_the_available_space_and_never_reaches_zero() {
-        assert_eq!(dirty_bytes_max(8 * GIB, 100 * MIB), 84 * MIB);
+        assert_eq!(dirty_bytes_max(8 * GIB, 100 * MIB), 21 * MIB);
         assert_eq!(dirty_bytes_max(8 * GIB, 17 * MIB), MIB);
         assert_eq!(dirty_bytes_max(8 * GIB, 0), MIB);
     }

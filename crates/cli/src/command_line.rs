@@ -35,7 +35,7 @@ Example, as root:
   oncefs umount /mnt
 
 In /etc/fstab:
-  /srv/volume  /mnt  oncefs  defaults  0  0
+  /srv/volume  /mnt  oncefs  noatime,nofail  0  0
 
 See 'oncefs COMMAND --help' for more. Sizes carry a unit, a power of 1024: 512M, 3.5G, 10GiB.";
 

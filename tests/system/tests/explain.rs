@@ -49,7 +49,7 @@ fn fails(arguments: &[&str], path: &Path) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-const WAITS: &str = "not examined yet (skipped while writing, queued for the worker)";
+const WAITS: &str = "not yet compared with all content (queued for the worker)";
 
 #[test]
 fn every_run_is_told_with_whom_and_why() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use oncefs_engine::{DedupCommand, DedupStatus, Report};
+use oncefs_engine::{Blocks, DedupCommand, DedupStatus, Report};
 
 use crate::control::answers::Tuned;
 use crate::control::protocol::Request;
@@ -16,7 +16,7 @@ use crate::figures::snapshot::saved_bytes;
 use crate::mounting::options::{self, Setting};
 use crate::names::{self, shown};
 use crate::process::signals::EndSignals;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::size::Size;
 
 /// How often to ask the daemon for its progress.
@@ -34,7 +34,7 @@ WHEN is 'always', or windows of local time joined by commas: 22:00-06:00 is ever
 comma. --now ignores the schedule.
 
 Examples:
-  oncefs dedup /mnt --now                   find all duplicates in what was skipped; shows progress
+  oncefs dedup /mnt --now                   find the duplicates not found while writing; shows progress
   oncefs dedup /mnt --now --full            examine every block of the volume again
   oncefs dedup /mnt --now --background      return at once
   oncefs dedup /mnt --schedule '22:00-06:00,Sat-Sun 00:00-24:00'
@@ -120,15 +120,17 @@ fn now(daemon: &Daemon, full: bool, target: &Path) -> Outcome {
     loop {
         let status: DedupStatus = daemon.ask(Request::DedupStatus)?;
         if !status.now {
-            drop(progress);
+            let examined = examined(&before.status, &status);
+            progress.end("examined", Step::blocks(examined.0, examined.0));
             daemon.ask::<()>(Request::Commit)?;
             let after = Figures { status, saved_bytes: saved(daemon)? };
             say!("{}", summary(&before, &after));
             say!("{}", in_all(&after));
             return Ok(());
         }
-        let step = backlog.step(&status);
-        progress.show(&step.doing, step.done, step.total);
+        let (doing, step) = backlog.step(&status);
+        let hindrance = Some(status.doing.as_str()).filter(|doing| *doing != "working");
+        progress.show_hindered(doing, step, hindrance);
         if signals.wait(Some(POLL)).is_some() {
             drop(progress);
             let target = shown(target);
@@ -152,24 +154,20 @@ fn saved(daemon: &Daemon) -> Outcome<u64> {
     Ok(saved_bytes(&report))
 }
 
+fn examined(before: &DedupStatus, after: &DedupStatus) -> Blocks {
+    Blocks(after.blocks_revisited.saturating_sub(before.blocks_revisited))
+}
+
 fn summary(before: &Figures, after: &Figures) -> String {
-    let examined = after.status.blocks_revisited.saturating_sub(before.status.blocks_revisited);
-    let remapped = after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped);
+    let examined = Size(examined(&before.status, &after.status).bytes());
+    let remapped = Size(Blocks(after.status.blocks_remapped.saturating_sub(before.status.blocks_remapped)).bytes());
     let saved = Size(after.saved_bytes.saturating_sub(before.saved_bytes));
-    format!("examined {examined} blocks, {remapped} of them are now shared: {saved} saved")
+    format!("examined {examined}, {remapped} of it is now shared: {saved} saved")
 }
 
 /// The total that sharing saves, including duplicates found while writing, which the work does not find again.
 fn in_all(after: &Figures) -> String {
     format!("with what was found before, sharing saves {} in all", Size(after.saved_bytes))
-}
-
-/// Progress of the work.
-#[derive(Debug, PartialEq, Eq)]
-struct Step {
-    doing: String,
-    done: u64,
-    total: u64,
 }
 
 /// The amount of work: the largest backlog seen, because writes add to it meanwhile.
@@ -180,16 +178,15 @@ struct Backlog {
 
 impl Backlog {
     /// The hint store comes first: without its disk level, duplicates are missed.
-    fn step(&mut self, status: &DedupStatus) -> Step {
+    fn step(&mut self, status: &DedupStatus) -> (&'static str, Step) {
         if status.rebuild_pages_done < status.rebuild_pages {
-            let doing = "filling the hint store from pages of the block table".to_owned();
-            return Step { doing, done: status.rebuild_pages_done, total: status.rebuild_pages };
+            let pages = Step::things("pages of the block table", status.rebuild_pages_done, status.rebuild_pages);
+            return ("filling the hint store", pages);
         }
         let left_of_pass = status.pass_blocks.saturating_sub(status.pass_blocks_done);
         let left = status.skipped_blocks + if status.full_pass { left_of_pass } else { 0 };
         self.blocks_max = self.blocks_max.max(left);
-        let doing = format!("deduplicating blocks ({})", status.doing);
-        Step { doing, done: self.blocks_max - left, total: self.blocks_max }
+        ("deduplicating", Step::blocks(self.blocks_max - left, self.blocks_max))
     }
 }
 
@@ -208,7 +205,7 @@ mod tests {
             saved_bytes,
         };
         let (before, after) = (figures(100, 7, 5 << 20), figures(612, 263, 6 << 20));
-        assert_eq!(summary(&before, &after), "examined 512 blocks, 256 of them are now shared: 1.00 MiB saved");
+        assert_eq!(summary(&before, &after), "examined 2.00 MiB, 1.00 MiB of it is now shared: 1.00 MiB saved");
     }
 
     #[test]
@@ -222,25 +219,17 @@ mod tests {
         let mut backlog = Backlog::default();
         let mut at = |skipped_blocks, pass_blocks_done| {
             let status = DedupStatus { full_pass: true, pass_blocks: 50, ..working() };
-            let step = backlog.step(&DedupStatus { skipped_blocks, pass_blocks_done, ..status });
-            (step.done, step.total)
+            backlog.step(&DedupStatus { skipped_blocks, pass_blocks_done, ..status }).1
         };
-        assert_eq!([at(100, 0), at(60, 0), at(0, 10), at(200, 50)], [(0, 150), (40, 150), (110, 150), (0, 200)]);
+        let steps = [at(100, 0), at(60, 0), at(0, 10), at(200, 50)];
+        let expected = [(0, 150), (40, 150), (110, 150), (0, 200)];
+        assert_eq!(steps, expected.map(|(done, total)| Step::blocks(done, total)));
     }
 
     #[test]
     fn the_hint_store_is_filled_first() {
         let status = DedupStatus { rebuild_pages: 40, rebuild_pages_done: 10, skipped_blocks: 5, ..working() };
-        let step = Backlog::default().step(&status);
-        assert_eq!(
-            (step.doing.as_str(), step.done, step.total),
-            ("filling the hint store from pages of the block table", 10, 40)
-        );
-    }
-
-    #[test]
-    fn work_that_waits_says_why() {
-        let status = DedupStatus { doing: "paused".into(), skipped_blocks: 5, ..working() };
-        assert_eq!(Backlog::default().step(&status).doing, "deduplicating blocks (paused)");
+        let pages = Step::things("pages of the block table", 10, 40);
+        assert_eq!(Backlog::default().step(&status), ("filling the hint store", pages));
     }
 }

@@ -19,7 +19,7 @@ use crate::files::in_mount::InMount;
 use crate::files::walk::Place;
 use crate::names::{self, Name, shown};
 use crate::process::signals::EndSignals;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::size::Size;
 use walk::{File, Found};
 
@@ -164,7 +164,7 @@ impl Work<'_> {
         let mut blocks = 0;
         for file in files {
             let mut goes_on = |from: u64| {
-                progress.show("defragmenting blocks", (blocks + from).min(all), all);
+                progress.show("defragmenting", progress::Step::blocks((blocks + from).min(all), all));
                 signals.wait(Some(Duration::ZERO)).is_none()
             };
             let outcome = self.defragment(file, &mut goes_on)?;

@@ -19,7 +19,7 @@ use crate::names::{self, shown};
 use crate::process::memory::ram_bytes;
 use crate::process::signals::EndSignals;
 use crate::profiles;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::size::Size;
 use found::{Met, go_through};
 use largest::Largest;
@@ -89,7 +89,7 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
     let repeated = go_through(&arguments.paths, seen_bytes_max, &mut |place, met| {
         let advance = &mut |bytes| {
             done += bytes;
-            progress.show("estimating, MiB", done >> 20, bytes_expected.max(done) >> 20);
+            progress.show("estimating", Step::bytes(done, bytes_expected.max(done)));
         };
         let read = match met {
             Met::Data(held, length) => held.open_unnoticed().and_then(|file| {
@@ -104,7 +104,7 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
             tell!("oncefs: cannot read {}: {error}", shown(&place()));
         }
     });
-    drop(progress);
+    progress.end("read", Step::bytes(done, done));
     if done == 0 && refused > 0 && !arguments.json {
         // A table of zeros would say that nothing can be saved.
         return Ok(exit::FAILED);
@@ -130,13 +130,13 @@ fn check(arguments: &EstimateArgs) -> Outcome {
     Ok(())
 }
 
-/// The estimated number of bytes to read, for the display of progress.
+/// The bytes to read, in whole blocks. Files may change before they are read.
 fn bytes_in(paths: &[PathBuf], seen_bytes_max: u64, progress: &mut Progress) -> u64 {
     let mut sum = 0_u64;
     go_through(paths, seen_bytes_max, &mut |_, met| {
         if let Met::Data(_, length) = met {
-            sum = sum.saturating_add(length.stored_bytes);
-            progress.show("looking for files, MiB found", sum >> 20, sum >> 20);
+            sum = sum.saturating_add(length.stored_bytes.next_multiple_of(BLOCK_BYTES as u64));
+            progress.show("looking for files:", Step::bytes(sum, 0));
         }
     });
     sum

@@ -35,7 +35,7 @@ const ROWS_MAX: usize = 256;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Prints a line for each run: its first block and length in the file, its address in the data area, and why it is there:
-shared (and with which files), stored anew, too short to share, not examined yet, a hole, reserved or bad. Needs root.
+shared (and with which files), stored anew, too short to share, not yet compared, a hole, reserved or bad. Needs root.
 Changes nothing.
 
 Examples:

@@ -24,7 +24,7 @@ use crate::process::confinement::confine_check;
 use crate::process::signals::EndSignals;
 use crate::process::{holders, memory, setup};
 use crate::profiles;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use findings::Findings;
 
 /// Memory for caches during a check. Sorting takes up to 128 MiB more.
@@ -227,9 +227,12 @@ fn examine_open(
         lost = repair(store, limit, findings)?;
     }
     let mut progress = Progress::new();
-    let blocks = store.audit(read_data, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
-    let names = check_names(store, &mut |phase, done, total| progress.show(names_phase(phase), done, total))?;
-    drop(progress);
+    let blocks = store
+        .audit(read_data, &mut |phase, done, total| progress.show(blocks_phase(phase), Step::blocks(done, total)))?;
+    let names = check_names(store, &mut |phase, done, total| {
+        progress.show(names_phase(phase), names_step(phase, done, total))
+    })?;
+    progress.end(if read_data { "read" } else { "checked" }, Step::blocks(blocks.live.0, blocks.live.0));
     (findings.stored, findings.mapped) = (blocks.live, blocks.mapped);
     findings.files = files_concerned(store, &lost, &blocks)?;
     findings.add_left(blocks.problems, blocks.problems_count);
@@ -241,10 +244,11 @@ fn examine_open(
 /// Repairs blocks, then names. Returns the losses.
 fn repair(store: &Store, limit: Remedy, findings: &mut Findings) -> oncefs_fs::Result<Vec<Fault>> {
     let mut progress = Progress::new();
-    let blocks = store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), done, total))?;
+    let blocks =
+        store.repair(limit, &mut |phase, done, total| progress.show(blocks_phase(phase), Step::blocks(done, total)))?;
     let NameFindings { fixed: mended, fixed_count, .. } =
         fix_names(store, &SystemClock, limit, &mut |phase, done, total| {
-            progress.show(names_phase(phase), done, total);
+            progress.show(names_phase(phase), names_step(phase, done, total));
         })?;
     findings.add_fixed(blocks.mended, blocks.fixed_count);
     findings.add_fixed(mended, fixed_count);
@@ -264,6 +268,14 @@ fn names_phase(phase: NamePhase) -> &'static str {
         NamePhase::Inodes => "checking inodes",
         NamePhase::Maps => "comparing files with maps",
     }
+}
+
+fn names_step(phase: NamePhase, done: u64, total: u64) -> Step {
+    let noun = match phase {
+        NamePhase::Names | NamePhase::Inodes => "inode numbers",
+        NamePhase::Maps => "files",
+    };
+    Step::things(noun, done, total)
 }
 
 /// A place of a map, and its fault.

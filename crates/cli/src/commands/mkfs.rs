@@ -3,7 +3,7 @@
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -31,6 +31,9 @@ const DEFAULT_STEP: u64 = 1 << 20;
 const LOG_SHARE_OF_DATA: u64 = 16;
 const LOG_BYTES_MIN: u64 = 8 << 20;
 const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// The unit of `st_blocks`.
+const SECTOR: u64 = 512;
 
 /// Caches while the root directory is made.
 const MKFS_MEMORY: u64 = 64 << 20;
@@ -243,9 +246,27 @@ fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
     let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
     let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
     say!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
+    if let Ok(taken) = bytes_taken(&arguments.volume) {
+        let (taken, log) = (Size(taken), Size(spec.log_bytes));
+        say!("while it is empty it takes {taken} of its host, of which {log} are the log (--log-size)");
+    }
     if let (DataPlace::File, Some(bytes), Ok(host)) = (&spec.data, spec.data_bytes, HostSpace::at(&arguments.volume)) {
         host.too_small_for(&arguments.volume, bytes).iter().for_each(|note| say!("{note}"));
     }
+}
+
+/// What a directory takes with everything in it.
+fn bytes_taken(directory: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    for entry in directory.read_dir()? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        bytes += about.blocks() * SECTOR;
+        if about.is_dir() {
+            bytes += bytes_taken(&entry.path())?;
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -257,6 +278,17 @@ mod tests {
         assert_eq!(default_size(16 << 30), 15 << 30);
         assert_eq!(default_size((16 << 30) + 12345), 15 << 30);
         assert_eq!(default_size(0), 0);
+    }
+
+    #[test]
+    fn what_a_volume_takes_counts_directories_and_not_holes() {
+        let dir = tempfile::tempdir().unwrap();
+        let empty = bytes_taken(dir.path()).unwrap();
+        std::fs::create_dir(dir.path().join("records")).unwrap();
+        File::create(dir.path().join("data")).unwrap().set_len(1 << 30).unwrap();
+        std::fs::write(dir.path().join("records/log"), vec![7; 1 << 20]).unwrap();
+        let taken = bytes_taken(dir.path()).unwrap();
+        assert!(empty == 0 && (1 << 20..2 << 20).contains(&taken), "{empty} and {taken} bytes");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use oncefs_engine::{ScrubCommand, ScrubStatus};
+use oncefs_engine::{Blocks, ScrubCommand, ScrubStatus};
 use serde_json::json;
 
 use crate::commands::help::UNITS;
@@ -16,7 +16,7 @@ use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
 use crate::names::{self, printable, shown, shown_all};
 use crate::process::signals::EndSignals;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::size::Size;
 use crate::text::duration;
 
@@ -115,18 +115,23 @@ fn command(daemon: &Daemon, command: ScrubCommand) -> Outcome {
 fn wait(daemon: &Daemon, target: &Path, json: bool) -> Outcome<u8> {
     let signals = EndSignals::block();
     let mut progress = Progress::new();
+    // A pass that was paused continues, so its first blocks were read before.
+    let before = daemon.ask::<ScrubStatus>(Request::ScrubStatus)?.blocks_done;
     loop {
         let status: ScrubStatus = daemon.ask(Request::ScrubStatus)?;
         if status.state != "running" {
-            drop(progress);
             if status.state != "finished" {
+                drop(progress);
                 let text = format!("another command has {} the scrub before its end", status.state);
                 return Err(Failure::new(exit::FAILED, text));
             }
             daemon.ask::<()>(Request::Commit)?;
+            let read = status.blocks_done.saturating_sub(before);
+            progress.end("read", Step::blocks(read, read));
             return report(daemon, json);
         }
-        progress.show(&format!("scrubbing blocks ({})", status.doing), status.blocks_done, status.blocks);
+        let hindrance = Some(status.doing.as_str()).filter(|doing| *doing != "reading");
+        progress.show_hindered("scrubbing", Step::blocks(status.blocks_done, status.blocks), hindrance);
         if signals.wait(Some(POLL)).is_some() {
             drop(progress);
             let target = shown(target);
@@ -180,11 +185,13 @@ fn described(status: &ScrubStatus, damage: &Damage) -> String {
     } else {
         String::new()
     };
+    let size = |blocks| Size(Blocks(blocks).bytes());
+    let done = size(status.blocks_done);
     match status.state.as_str() {
         "never" => line!(text, "this volume has never been scrubbed"),
-        "finished" => line!(text, "scrubbed {} blocks: {}", status.blocks_done, found(status)),
-        "running" => line!(text, "{} of {} blocks read{rate} ({})", status.blocks_done, status.blocks, status.doing),
-        other => line!(text, "{other} after {} blocks: {}", status.blocks_done, found(status)),
+        "finished" => line!(text, "scrubbed {done}: {}", found(status)),
+        "running" => line!(text, "{done} of {} read{rate} ({})", size(status.blocks), status.doing),
+        other => line!(text, "{other} after {done}: {}", found(status)),
     }
     if let Some(seconds) = status.eta_seconds {
         line!(text, "time left: {}", duration(seconds));
@@ -221,10 +228,10 @@ fn described(status: &ScrubStatus, damage: &Damage) -> String {
 fn found(status: &ScrubStatus) -> String {
     let of_records = status.record_files.mended.len() + status.record_files.left.len();
     match status.blocks_bad_found {
-        0 if of_records > 0 => "none of them is newly damaged".to_owned(),
+        0 if of_records > 0 => "no block is newly damaged".to_owned(),
         0 => "no new damage".to_owned(),
-        1 => "1 of them is damaged".to_owned(),
-        found => format!("{found} of them are damaged"),
+        1 => "1 block is damaged".to_owned(),
+        found => format!("{found} blocks are damaged"),
     }
 }
 
@@ -298,7 +305,7 @@ mod tests {
         let damage = Damage { files: [files, vec![open]].concat(), complete: true };
         let text = described(&status("finished", 2, 2, 1), &damage);
         for part in [
-            "scrubbed 40 blocks: 2 of them are damaged",
+            "scrubbed 160 KiB: 2 blocks are damaged",
             "bad blocks: 2, of which 1 have a replacement",
             "damaged: /a/b (also /c) at byte 4096, 8192 bytes",
             "repaired: /a/b (also /c) at byte 0, 4096 bytes",
@@ -320,7 +327,7 @@ mod tests {
             ..status("running", 0, 0, 0)
         };
         let text = described(&running, &Damage { complete: true, ..Damage::default() });
-        assert_eq!(text, "40 of 100 blocks read, at most 1.00 MiB/s (reading)\ntime left: 1 min 15 s\n");
+        assert_eq!(text, "160 KiB of 400 KiB read, at most 1.00 MiB/s (reading)\ntime left: 1 min 15 s\n");
         assert!(described(&status("never", 0, 0, 0), &Damage::default()).contains("never been scrubbed"));
     }
 }

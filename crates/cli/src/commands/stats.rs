@@ -24,7 +24,7 @@ use crate::text::unix_seconds;
 Examples:
   oncefs stats /mnt
   oncefs stats /mnt -v                                     stages, caches, counters and settings too
-  oncefs stats --explain blocks_shared                     what a figure means; without a name all of them
+  oncefs stats --explain 'to look at'                      what a line or a figure means; without a name all of them
   oncefs stats /mnt --json
   oncefs stats /mnt --history                              over time, and when the volume is full
   oncefs stats /mnt --fragmentation                        how fragmented the files are: reads all their maps

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, StageReport, settings};
+use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stage, StageReport, settings};
 
 use super::figure::{Figure, Kind, Source, Unit, Value};
 use super::snapshot::Snapshot;
@@ -359,14 +359,19 @@ const GROUPS: &[Figure] = &[
 ];
 
 /// The meaning of a label of figures with several values.
-pub fn label_meaning(label: &str) -> &'static str {
+pub fn label_meaning(label: &str) -> String {
     match label {
         "cache" => {
             "read: blocks of files. table: the block table. shards: maps of files. hints, hints_on_disk: the hint \
             store. skipped: what the worker has left. records: RocksDB. inodes: attributes of files."
+                .to_owned()
         }
-        "rank" => "How a file is used, from new to cold: docs/ranks.md.",
-        _ => "A step in the life of a block: docs/life-of-a-block.md.",
+        "rank" => {
+            "new: not judged yet. sequential: in use, and read mostly in sequence. random: in use, and read mostly \
+            at random. cold: not used for long."
+                .to_owned()
+        }
+        _ => Stage::ALL.map(|stage| format!("{}: {}", stage.name(), stage.meaning())).join(" "),
     }
 }
 

@@ -1,9 +1,10 @@
 //! The output of `oncefs dedup --status`.
 
-use oncefs_engine::DedupStatus;
+use oncefs_engine::{Blocks, DedupStatus};
 use oncefs_toolbox::{Column, Table};
 
 use crate::commands::unknown_blocks;
+use crate::size::Size;
 use crate::text::duration;
 
 /// The status for people.
@@ -15,13 +16,16 @@ pub fn render(status: &DedupStatus) -> String {
     line("worker", format!("{}{asked}{paused}", status.doing));
     line("left", left(status));
     if status.full_pass {
-        line("full pass", format!("{} of {} blocks examined", status.pass_blocks_done, status.pass_blocks));
+        line("full pass", format!("{} of {} examined", size(status.pass_blocks_done), size(status.pass_blocks)));
     }
     if let Some(seconds) = status.eta_seconds {
         line("time left", duration(seconds));
     }
     line("schedule", hours(status));
-    line("so far", format!("{} blocks examined, {} now shared", status.blocks_revisited, status.blocks_remapped));
+    line(
+        "so far",
+        format!("{} examined, {} of it now shared", size(status.blocks_revisited), size(status.blocks_remapped)),
+    );
     line("hint store", hint_store(status));
     let (share, limit) = (status.inline_percent, status.inline_percent_max);
     line("in-line", format!("{share:.0} % of the requests are looked up, at most {limit:.0} %"));
@@ -31,12 +35,16 @@ pub fn render(status: &DedupStatus) -> String {
     table.plain() + &left_alone.iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
+fn size(blocks: u64) -> String {
+    Size(Blocks(blocks).bytes()).to_string()
+}
+
 fn left(status: &DedupStatus) -> String {
     match (status.skipped_blocks, status.skipped_files) {
         (0, 0) if status.full_pass => "a full pass".into(),
         (0, 0) => "nothing".into(),
-        (blocks, 0) => format!("{blocks} blocks"),
-        (blocks, files) => format!("{blocks} blocks, {files} whole files"),
+        (blocks, 0) => size(blocks),
+        (blocks, files) => format!("{}, {files} whole files", size(blocks)),
     }
 }
 
@@ -109,8 +117,8 @@ mod tests {
         let text = render(&status);
         for part in [
             "working, requested with --now",
-            "12 blocks, 3 whole files",
-            "450 of 900 blocks",
+            "48.0 KiB, 3 whole files",
+            "1.76 MiB of 3.52 MiB examined",
             "1 min 15 s",
             "30 % of the requests are looked up, at most 57 %",
             "AC power",

@@ -27,7 +27,7 @@ impl Reader {
     }
 
     /// Reads a file or device. Does not read data that is appended meanwhile, and stops at a new end. Returns the
-    /// number of duplicates, and the offset that it reached.
+    /// number of duplicates. `advance` gets the bytes read, in whole blocks.
     pub fn read(
         &mut self,
         file: &File,
@@ -57,7 +57,7 @@ impl Reader {
                 let wanted = (end - at).min(CHUNK_BYTES as u64) as usize;
                 let got = read_chunk(file, &mut self.buffer[..wanted], at)?;
                 self.add(got, estimator);
-                advance(got as u64);
+                advance(got.next_multiple_of(BLOCK_BYTES) as u64);
                 if got < wanted {
                     return Ok(());
                 }
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads a file of this apparent length. Returns the result and the offset reached.
+    /// Reads a file of this apparent length. Returns the result and the bytes in whole blocks that `advance` got.
     fn read(file: &File, length: Length) -> (Read, u64) {
         let mut estimator =
             Estimator::new(&Options { memory_bytes_max: 1 << 20, blocks_expected: 0, rules: Vec::new() });
@@ -165,7 +165,7 @@ mod tests {
     fn the_last_block_counts_whole_and_zeros_apart() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[vec![7; 3 * BLOCK_BYTES], vec![0; BLOCK_BYTES], vec![7; 1]].concat()).unwrap();
-        assert_eq!(read(&file, dense(4 * BLOCK + 1)), (blocks(4, 1), 4 * BLOCK + 1));
+        assert_eq!(read(&file, dense(4 * BLOCK + 1)), (blocks(4, 1), 5 * BLOCK));
         assert_eq!(read(&tempfile::tempfile().unwrap(), dense(0)), (blocks(0, 0), 0));
     }
 

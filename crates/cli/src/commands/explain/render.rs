@@ -40,7 +40,7 @@ pub fn why(run: &ExplainedRun, others: &Others, rule: &Rule) -> String {
 }
 
 fn own(equal: Equal, waits: bool, with: Option<String>, rule: &Rule) -> String {
-    const WAITS: &str = "not examined yet (skipped while writing, queued for the worker)";
+    const WAITS: &str = "not yet compared with all content (queued for the worker)";
     let minimum = rule.blocks_min;
     match (equal, waits) {
         (Equal::TooShort { .. } | Equal::LongEnough { .. }, _) if rule.is_left_alone => {
@@ -160,17 +160,14 @@ mod tests {
         let long = Equal::LongEnough { equal_pbn: 7 };
         for (what, text) in [
             (own(Equal::None, false), "stored anew: no equal block known"),
-            (own(Equal::None, true), "not examined yet (skipped while writing, queued for the worker)"),
+            (own(Equal::None, true), "not yet compared with all content (queued for the worker)"),
             (own(short(3), false), "not shared: the longest run of equal blocks has 3, the minimum is 8"),
             (own(short(9), false), "not shared: other runs overlap the run of 9 equal blocks, the minimum is 8"),
             (
                 own(short(3), true),
                 "not shared: the longest run of equal blocks has 3, the minimum is 8; queued for the worker",
             ),
-            (
-                own(long, true),
-                "not examined yet (skipped while writing, queued for the worker): equal to blocks elsewhere",
-            ),
+            (own(long, true), "not yet compared with all content (queued for the worker): equal to blocks elsewhere"),
             (What::Bad { pbn: 1, replacement: Some(2), references: 1 }, "bad block, read from its replacement"),
             (What::Bad { pbn: 1, replacement: None, references: 1 }, "bad block, lost: reading it fails"),
             (What::Hole, "hole"),

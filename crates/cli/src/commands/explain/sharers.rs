@@ -15,7 +15,7 @@ use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
 use crate::names::Name;
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 
 /// Places shown for one run.
 const SHOWN_MAX: usize = 4;
@@ -118,7 +118,7 @@ impl<'a> Sharers<'a> {
             if blocks.is_empty() {
                 return Ok(());
             }
-            progress.show("searching all files for names", seen, total);
+            progress.show("searching all files", Step::blocks(seen, total));
             let found: Referrers = self.daemon.ask(Request::Referrers { blocks, from })?;
             found.places.iter().for_each(|place| add(pieces, place));
             seen += found.blocks_seen;

@@ -18,7 +18,7 @@ use crate::failure::{Failure, Outcome};
 use crate::files::in_mount::InMount;
 use crate::files::walk::{Step, walk};
 use crate::names::shown;
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 
 /// Most bytes after the last dot of a name that count as its type.
 const EXTENSION_BYTES_MAX: usize = 16;
@@ -58,7 +58,7 @@ impl Collected {
             // A walk cannot end early, so the remaining files are skipped.
             _ if failed.is_some() => {}
             Step::Found(_, about) if about.is_file() => {
-                progress.show("looking at all files, MiB", collected.all.held >> 20, held_bytes >> 20);
+                progress.show("looking at all files", progress::Step::bytes(collected.all.held, held_bytes));
                 let path = place.path();
                 let below = path.strip_prefix(&root).unwrap_or(&path);
                 failed = collected.take(daemon, below, about).err();

@@ -19,7 +19,7 @@ use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
 use crate::names::{json as json_text, shown};
-use crate::progress::Progress;
+use crate::progress::{Progress, Step};
 use crate::size::Size;
 
 /// Files shown by name: the most fragmented.
@@ -125,7 +125,7 @@ impl Fragmentation {
         let mut layout = Self { reads: report.device.read_sizes, ..Self::default() };
         let (mut next, mut progress) = (Some(LayoutCursor::default()), Progress::new());
         while let Some(from) = next {
-            progress.show("reading the maps of all files, blocks", layout.blocks, total);
+            progress.show("reading the maps of all files", Step::blocks(layout.blocks, total));
             let portion: LayoutPortion = daemon.ask(Request::Layout { from })?;
             next = portion.next;
             layout.add(&portion);

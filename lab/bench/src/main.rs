@@ -9,7 +9,6 @@ mod bdi;
 mod case;
 mod command;
 mod content;
-mod dedis;
 mod failure;
 mod figures;
 mod files;

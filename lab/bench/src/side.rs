@@ -160,12 +160,12 @@ impl Layer {
 }
 
 fn unmount_kernel(point: &Path) -> Result<()> {
-    const ATTEMPTS_MAX: u32 = 50;
+    const ATTEMPTS_MAX: u32 = 300;
     for _ in 1..ATTEMPTS_MAX {
         if run(Command::new("umount").arg(point)).is_ok() {
             return Ok(());
         }
-        // A scan of the mount by somebody else ends soon.
+        // A scan of the mount by somebody else ends soon, less soon where much else runs.
         sleep(Duration::from_millis(100));
     }
     run(Command::new("umount").arg(point)).map(drop)

@@ -1,11 +1,10 @@
-//! The result of a whole run as text and JSON: a table per workload, LRLFS's latency table, and the raw rows.
+//! The result of a whole run as text and JSON: a table per workload, and the raw rows.
 
 use std::path::Path;
 
 use oncefs_toolbox::Table;
 use serde::Serialize;
 
-use crate::dedis;
 use crate::failure::Result;
 use crate::lessfs::{self, PathRow};
 use crate::measure::Row;
@@ -35,8 +34,6 @@ impl Summary {
         for workload in distinct(self.rows.iter().map(|row| row.workload.as_str())) {
             text.push_str(&self.workload_table(workload, baseline));
         }
-        text.push_str(&self.lrlfs_table());
-        text.push_str(&dedis::table(&self.rows));
         text.push_str(&lessfs::table(&self.read_paths));
         text
     }
@@ -59,44 +56,6 @@ impl Summary {
             "\n{workload}: {megabytes:.1} MB, {repetitions} repetitions, ratio to {baseline}\n{}",
             as_markdown(table)
         )
-    }
-
-    /// Mean latencies in the order of the paper's figures 2 and 3, against ext2.
-    fn lrlfs_table(&self) -> String {
-        const STEPS: [(&str, &str); 7] = [
-            ("sequential read", "sequential-read-cold"),
-            ("sequential re-read", "sequential-reread"),
-            ("random read", "random-read-cold"),
-            ("NURand read", "nurand-read-cold"),
-            ("sequential write", "sequential-write-0"),
-            ("random write", "random-write-0"),
-            ("NURand write", "nurand-write"),
-        ];
-        let sides = distinct(self.rows.iter().map(|row| row.side.as_str()));
-        if !sides.contains(&"ext2") {
-            return String::new();
-        }
-        let headings: Vec<&str> = std::iter::once("mean us").chain(sides.iter().copied()).collect();
-        let mut table = Table::new(&headings);
-        for (name, workload) in STEPS {
-            let cells = sides.iter().map(|side| {
-                let mine = self.mean_us(workload, side);
-                match mine.zip(self.mean_us(workload, "ext2")) {
-                    Some((mine, ext2)) => format!("{mine:.2} ({:.2} x ext2)", mine / ext2),
-                    None => "-".to_owned(),
-                }
-            });
-            table.row(std::iter::once(name.to_owned()).chain(cells).collect());
-        }
-        format!(
-            "\nLRLFS's table: time per 4 KiB operation, the final fsync included, against ext2\n{}",
-            as_markdown(table)
-        )
-    }
-
-    fn mean_us(&self, workload: &str, side: &str) -> Option<f64> {
-        let per_operation = |row: &Row| Some(row.seconds * 1e6 / row.latency.as_ref()?.operations as f64);
-        Spread::of(self.of(workload, side).filter_map(per_operation)).map(|spread| spread.median)
     }
 }
 
@@ -212,12 +171,5 @@ mod tests {
     #[test]
     fn metadata_is_what_the_device_wrote_beyond_the_data() {
         assert_eq!(metadata_bytes_per_block(&row("a", 0, 1.0)), Some(100.0));
-    }
-
-    #[test]
-    fn the_paper_s_table_appears_with_ext2_only() {
-        let summary = |side: &str| Summary { head: vec![], rows: vec![row(side, 0, 1.0)], read_paths: vec![] };
-        assert!(summary("ext2").tables("ext2").contains("LRLFS"));
-        assert!(!summary("ext4").tables("ext4").contains("LRLFS"));
     }
 }

@@ -146,6 +146,40 @@ fn a_tiny_run_of_selective_ranks_files_saves_by_rank_and_counts_what_there_is() 
 }
 
 #[test]
+fn a_tiny_run_over_chunks_reads_fewer_runs_of_longer_ones_and_saves_less_with_them() {
+    let corpus = tempfile::tempdir().unwrap();
+    let block = |number: usize| vec![number as u8; 4_096];
+    let file = |blocks: std::ops::Range<usize>| blocks.flat_map(block).collect::<Vec<u8>>();
+    // Two files begin alike: four blocks, less than a chunk of 32 KiB.
+    std::fs::write(corpus.path().join("one"), file(1..40)).unwrap();
+    std::fs::write(corpus.path().join("two"), [file(1..5), file(50..90)].concat()).unwrap();
+    let desktop = format!("--desktop={}", corpus.path().display());
+    let words = ["selective", "--parts=chunks,blocks", "--bytes=4M", "--chunk-file=3M", &desktop];
+    let readings = readings_of(&words)["chunks"].clone();
+    let of = |list: &str, key: &str, kib: u64| {
+        readings[list].as_array().unwrap().iter().find(|reading| reading[key] == kib).unwrap().clone()
+    };
+    let runs = |kib| of("reads", "chunk_kib", kib)["runs"].as_u64().unwrap();
+    assert!(runs(4) > 700 && runs(64) == 3 * 16 && runs(1_024) <= 3, "{readings}");
+    let used = |kib| of("saved", "chunk_kib", kib)["saved"]["used_bytes"].as_u64().unwrap();
+    assert_eq!(used(32) - used(16), 4 * 4_096, "{readings}");
+    let counted = |kib| of("counted", "block_kib", kib)["duplicate_bytes"].as_u64().unwrap();
+    assert_eq!([4, 16, 32].map(counted), [4 * 4_096, 4 * 4_096, 0]);
+}
+
+#[test]
+fn a_tiny_run_with_a_battery_finds_less_the_emptier_it_is() {
+    let words = ["adaptive", "--battery", "--profiles=smartdedup", "--duplicate-size=16M", "--repetitions=1"];
+    let readings = readings_of(&words);
+    let found = |supply: &str| {
+        let of = |reading: &&serde_json::Value| reading["supply"] == supply;
+        readings.as_array().unwrap().iter().find(of).unwrap()["duplicates"][1].as_u64().unwrap()
+    };
+    assert_eq!((found("ext4"), found("off")), (0, 0));
+    assert!(found("mains") > found("60 %") && found("60 %") > found("28 %"), "{readings}");
+}
+
+#[test]
 fn a_tiny_run_of_overhead_measures_every_mount() {
     let readings = readings_of(&["overhead", "--quick", "--parts=utilities,webserver,yield", "--tree-files=60"]);
     let count = |part: &str| readings[part].as_array().unwrap().len();

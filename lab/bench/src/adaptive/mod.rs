@@ -3,6 +3,7 @@
 //! Data without duplicates is written at full speed, then a stream of which half are duplicates. The share of requests
 //! that are looked up is sampled throughout. The same mount without deduplication is measured in alternation.
 
+mod battery;
 mod share;
 
 use std::path::Path;
@@ -45,6 +46,10 @@ pub struct AdaptiveArgs {
     /// Profiles of the mounts compared
     #[arg(long, value_delimiter = ',', default_value = "smartdedup,desktop")]
     profiles: Vec<String>,
+    /// Instead, write --duplicate-size with duplicates at random, on mains and while a battery empties, on the first of
+    /// --profiles
+    #[arg(long)]
+    battery: bool,
     /// Number of repetitions; the sides alternate within each
     #[arg(long, default_value_t = 5)]
     repetitions: usize,
@@ -140,6 +145,13 @@ impl Load {
 pub fn run(args: &AdaptiveArgs) -> Result<()> {
     let device_bytes = (args.size + args.duplicate_size) * 2 + (2 << 30);
     let (_work_directory, bench) = args.shared.begin(device_bytes, args)?;
+    if args.battery {
+        let profile = args.profiles.first().ok_or_else(|| Failure::new("--battery needs one of --profiles"))?;
+        let rounds = args.shared.rounds(args.repetitions);
+        let readings = battery::run(profile, args.duplicate_size, rounds, &bench)?;
+        println!("\n{}", machine::load_line());
+        return args.shared.write_json(&readings);
+    }
     let mut all = Vec::new();
     for profile in &args.profiles {
         let mut sides = create_sides(&bench, profile)?;

@@ -1,6 +1,7 @@
 //! What a figure of a paper is here: the paper's numbers, what is measured for them, and what counts as holding.
 //!
-//! Everything is a table in code, so that bounds are there before the readings are.
+//! Everything is a table in code, so that bounds are there before the readings are. What several figures, sides or
+//! sizes have in common is said once, by a function over a list of them.
 
 use super::experiment::Experiment;
 
@@ -13,7 +14,7 @@ pub struct Paper {
     /// What its numbers are set against here.
     pub about: &'static str,
     /// Its figures and tables, in its order.
-    pub figures: &'static [Figure],
+    pub figures: Vec<Figure>,
 }
 
 /// A figure, a table or a section with numbers.
@@ -25,16 +26,16 @@ pub struct Figure {
     /// How it is measured here, and how that differs from the paper.
     pub note: &'static str,
     /// What the paper says about it.
-    pub claims: &'static [Claim],
+    pub claims: Vec<Claim>,
     /// The chart.
     pub plot: Plot,
 }
 
 /// One number or statement of the paper, and its counterpart.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Claim {
     /// What is compared.
-    pub what: &'static str,
+    pub what: String,
     /// The paper's words.
     pub paper: &'static str,
     /// Its number, in the unit of ours, if it gives one.
@@ -61,7 +62,7 @@ pub enum Bound {
 }
 
 /// A value for each repetition.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum Measure {
     /// As it was read.
     Of(Pick),
@@ -70,20 +71,20 @@ pub enum Measure {
     /// The first less the second, in the same repetition.
     Difference(Pick, Pick),
     /// The sum of some over the sum of others, in the same repetition.
-    RatioOfSums(&'static [Pick], &'static [Pick]),
+    RatioOfSums(Vec<Pick>, Vec<Pick>),
     /// By how many percent the first is less than the second, in the same repetition.
     Saved(Pick, Pick),
 }
 
 /// Where a value is among an experiment's readings.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Pick {
     /// The experiment.
     pub experiment: &'static Experiment,
     /// JSON pointer to a list of readings.
     pub list: &'static str,
     /// Fields that name the reading. A value that ends in `*` stands for all that begin so.
-    pub keys: &'static [(&'static str, &'static str)],
+    pub keys: Vec<(&'static str, String)>,
     /// What is taken of it.
     pub field: Field,
 }
@@ -114,9 +115,9 @@ pub enum Plot {
         /// Label of the y axis.
         y_label: &'static str,
         /// The bars of a group.
-        names: &'static [&'static str],
+        names: Vec<&'static str>,
         /// Each group with a value for each bar.
-        groups: &'static [(&'static str, &'static [Measure])],
+        groups: Vec<(String, Vec<Measure>)>,
     },
     /// Lines over a list of values that each reading has: medians.
     Curves {
@@ -125,79 +126,110 @@ pub enum Plot {
         /// Label of the y axis.
         y_label: &'static str,
         /// Place of each member of the list.
-        xs: &'static [f64],
+        xs: Vec<f64>,
         /// The lines.
-        lines: &'static [(&'static str, Pick)],
+        lines: Vec<(&'static str, Pick)>,
     },
 }
 
 impl Claim {
-    const fn new(what: &'static str, paper: &'static str, ours: Option<Measure>, bound: Bound) -> Claim {
-        Claim { what, paper, number: None, ours, bound, cause: "", needs_quiet: false }
+    fn new(what: impl Into<String>, paper: &'static str, ours: Option<Measure>, bound: Bound) -> Claim {
+        Claim { what: what.into(), paper, number: None, ours, bound, cause: "", needs_quiet: false }
     }
 
     /// Holds if ours is no less than the paper's number.
-    pub const fn at_least(what: &'static str, paper: &'static str, number: f64, ours: Measure) -> Claim {
+    pub fn at_least(what: impl Into<String>, paper: &'static str, number: f64, ours: Measure) -> Claim {
         Claim { number: Some(number), ..Claim::new(what, paper, Some(ours), Bound::AtLeast(number)) }
     }
 
     /// Holds if ours is no more than the paper's number.
-    pub const fn at_most(what: &'static str, paper: &'static str, number: f64, ours: Measure) -> Claim {
+    pub fn at_most(what: impl Into<String>, paper: &'static str, number: f64, ours: Measure) -> Claim {
         Claim { number: Some(number), ..Claim::new(what, paper, Some(ours), Bound::AtMost(number)) }
     }
 
     /// The paper gives no number, but says that it is no more than something, which is this for ours.
-    pub const fn below(what: &'static str, paper: &'static str, limit: f64, ours: Measure) -> Claim {
+    pub fn below(what: impl Into<String>, paper: &'static str, limit: f64, ours: Measure) -> Claim {
         Claim::new(what, paper, Some(ours), Bound::AtMost(limit))
     }
 
     /// The paper gives no number, but says that it is no less than something, which is this for ours.
-    pub const fn above(what: &'static str, paper: &'static str, limit: f64, ours: Measure) -> Claim {
+    pub fn above(what: impl Into<String>, paper: &'static str, limit: f64, ours: Measure) -> Claim {
         Claim::new(what, paper, Some(ours), Bound::AtLeast(limit))
     }
 
     /// Shown, but not judged.
-    pub const fn told(what: &'static str, paper: &'static str, ours: Measure, why: &'static str) -> Claim {
+    pub fn told(what: impl Into<String>, paper: &'static str, ours: Measure, why: &'static str) -> Claim {
         Claim::new(what, paper, Some(ours), Bound::NotComparable(why))
     }
 
     /// Cannot be measured here.
-    pub const fn absent(what: &'static str, paper: &'static str, why: &'static str) -> Claim {
+    pub fn absent(what: impl Into<String>, paper: &'static str, why: &'static str) -> Claim {
         Claim::new(what, paper, None, Bound::NotComparable(why))
     }
 
     /// The same, judged only where nothing else ran on the machine.
-    pub const fn if_quiet(self) -> Claim {
+    pub fn if_quiet(self) -> Claim {
         Claim { needs_quiet: true, ..self }
     }
 
     /// The same with the reason for which ours falls short, where it does.
-    pub const fn because(self, cause: &'static str) -> Claim {
+    pub fn because(self, cause: &'static str) -> Claim {
         Claim { cause, ..self }
     }
 }
 
 impl Pick {
-    /// A place among the rows of the comparison of file systems.
-    pub const fn row(
+    /// A reading in a list, by the fields that name it.
+    pub fn of(
         experiment: &'static Experiment,
-        keys: &'static [(&'static str, &'static str)],
+        list: &'static str,
+        keys: &[(&'static str, &str)],
         field: Field,
     ) -> Pick {
-        Pick { experiment, list: "/rows", keys, field }
+        let keys = keys.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Pick { experiment, list, keys, field }
+    }
+
+    /// A step of the comparison of file systems, on a side.
+    pub fn step(experiment: &'static Experiment, workload: &str, side: &str, field: Field) -> Pick {
+        Pick::of(experiment, "/rows", &[("workload", workload), ("side", side)], field)
     }
 }
 
 impl Measure {
     /// The places that it takes values from.
     pub fn picks(&self) -> Vec<Pick> {
-        match *self {
-            Measure::Of(pick) => vec![pick],
+        match self {
+            Measure::Of(pick) => vec![pick.clone()],
             Measure::Ratio(one, other) | Measure::Difference(one, other) | Measure::Saved(one, other) => {
-                vec![one, other]
+                vec![one.clone(), other.clone()]
             }
-            Measure::RatioOfSums(ones, others) => [ones, others].concat(),
+            Measure::RatioOfSums(ones, others) => [ones.clone(), others.clone()].concat(),
         }
+    }
+}
+
+impl Plot {
+    /// Bars in groups, each of which `measures` makes from its key. Groups are a heading and a key each.
+    pub fn bars<K: Copy>(
+        y_label: &'static str,
+        names: &[&'static str],
+        groups: &[(&'static str, K)],
+        measures: impl Fn(K) -> Vec<Measure>,
+    ) -> Plot {
+        let groups = groups.iter().map(|(heading, key)| ((*heading).to_owned(), measures(*key))).collect();
+        Plot::Bars { y_label, names: names.to_vec(), groups }
+    }
+
+    /// Lines with a label for each axis, each of which `pick` makes from its key.
+    pub fn curves<K: Copy>(
+        (x_label, y_label): (&'static str, &'static str),
+        xs: &[f64],
+        lines: &[(&'static str, K)],
+        pick: impl Fn(K) -> Pick,
+    ) -> Plot {
+        let lines = lines.iter().map(|(name, key)| (*name, pick(*key))).collect();
+        Plot::Curves { x_label, y_label, xs: xs.to_vec(), lines }
     }
 }
 
@@ -205,13 +237,13 @@ impl Figure {
     /// All places that its claims and its chart take values from.
     pub fn picks(&self) -> Vec<Pick> {
         let mut picks: Vec<Pick> =
-            self.claims.iter().filter_map(|claim| claim.ours).flat_map(|ours| ours.picks()).collect();
+            self.claims.iter().filter_map(|claim| claim.ours.as_ref()).flat_map(Measure::picks).collect();
         match &self.plot {
             Plot::None => {}
             Plot::Bars { groups, .. } => {
                 picks.extend(groups.iter().flat_map(|(_, bars)| bars.iter()).flat_map(Measure::picks));
             }
-            Plot::Curves { lines, .. } => picks.extend(lines.iter().map(|(_, pick)| *pick)),
+            Plot::Curves { lines, .. } => picks.extend(lines.iter().map(|(_, pick)| pick.clone())),
         }
         picks
     }
@@ -220,7 +252,7 @@ impl Figure {
 impl Paper {
     /// The experiments of all its figures, each once.
     pub fn experiments(&self) -> Vec<&'static Experiment> {
-        experiments(self.figures)
+        experiments(&self.figures)
     }
 }
 

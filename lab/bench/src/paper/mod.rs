@@ -32,7 +32,9 @@ use readings::Readings;
 use schedule::Due;
 
 /// All papers, in the order of the summary.
-static PAPERS: [&Paper; 4] = [&smartdedup::PAPER, &idedup::PAPER, &selective::PAPER, &lrlfs::PAPER];
+fn papers() -> [&'static Paper; 4] {
+    [&*smartdedup::PAPER, &*idedup::PAPER, &*selective::PAPER, &*lrlfs::PAPER]
+}
 
 /// Arguments.
 #[derive(Args, Clone, Debug)]
@@ -178,7 +180,7 @@ fn chosen(paper: &'static Paper, names: &[String]) -> Result<Vec<&'static Figure
 
 fn write_pages(paper: &'static Paper, readings: &Readings, args: &PaperArgs) -> Result<()> {
     let mut drawn = Vec::new();
-    for figure in paper.figures {
+    for figure in &paper.figures {
         if let Some(svg) = plots::svg(figure, readings) {
             write(&args.pages.join("plots").join(plots::file_name(paper, figure)), &svg)?;
             drawn.push(figure.number);
@@ -187,7 +189,7 @@ fn write_pages(paper: &'static Paper, readings: &Readings, args: &PaperArgs) -> 
     let page = page::page(paper, readings, |figure| drawn.contains(&figure.number));
     write(&args.pages.join(format!("paper-{}.md", paper.name)), &page)?;
     let of_all: Result<Vec<_>> =
-        PAPERS.into_iter().map(|paper| Ok((paper, Readings::load(&args.readings, &paper.experiments())?))).collect();
+        papers().into_iter().map(|paper| Ok((paper, Readings::load(&args.readings, &paper.experiments())?))).collect();
     write(&args.pages.join("papers.md"), &overview::page(&of_all?))
 }
 

@@ -27,7 +27,7 @@ pub fn page(papers: &[(&'static Paper, Readings)]) -> String {
     for (paper, readings) in papers {
         let link = format!("[{}](paper-{}.md)", paper.name, paper.name);
         let mut all = Vec::new();
-        for figure in paper.figures {
+        for figure in &paper.figures {
             let judged: Vec<Judged> = figure.claims.iter().map(|claim| Judged::of(claim, readings)).collect();
             judged.iter().filter(|judged| judged.falls_short()).for_each(|judged| {
                 short.row(short_cells(&link, &heading(figure), judged));
@@ -74,7 +74,7 @@ fn short_cells(paper: &str, figure: &str, judged: &Judged) -> Vec<String> {
     vec![
         paper.to_owned(),
         figure.to_owned(),
-        claim.what.to_owned(),
+        claim.what.clone(),
         claim.paper.to_owned(),
         judged.ours.map_or("-".to_owned(), |ours| number(ours.median)),
         claim.bound.describe(),

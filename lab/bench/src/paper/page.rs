@@ -16,7 +16,7 @@ pub fn page(paper: &Paper, readings: &Readings, drawn: impl Fn(&Figure) -> bool)
         paper.title, paper.about, paper.name
     );
     text.push_str(&conditions(paper, readings));
-    for figure in paper.figures {
+    for figure in &paper.figures {
         text.push_str(&section(paper, figure, readings, drawn(figure)));
     }
     text
@@ -75,7 +75,7 @@ fn section(paper: &Paper, figure: &Figure, readings: &Readings, has_chart: bool)
     let mut text = format!("\n## {}: {}\n\n{}\n\n", heading(figure), figure.title, figure.note);
     let mut table = Table::new(&["", "paper", "ours: median (range)", "ours to paper", "bound", "verdict"]);
     let mut causes: Vec<&str> = Vec::new();
-    for claim in figure.claims {
+    for claim in &figure.claims {
         let judged = Judged::of(claim, readings);
         if judged.falls_short() && !claim.cause.is_empty() && !causes.contains(&claim.cause) {
             causes.push(claim.cause);
@@ -106,7 +106,7 @@ fn cells(judged: &Judged) -> Vec<String> {
         false => format!("{} ({} to {})", number(spread.median), number(spread.min), number(spread.max)),
     };
     vec![
-        judged.claim.what.to_owned(),
+        judged.claim.what.clone(),
         judged.claim.paper.to_owned(),
         judged.ours.map_or_else(dash, ours),
         judged.ratio().map_or_else(dash, number),

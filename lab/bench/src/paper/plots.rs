@@ -19,9 +19,9 @@ pub fn svg(figure: &Figure, readings: &Readings) -> Option<String> {
         Plot::None => None,
         Plot::Bars { y_label, names, groups } => {
             let height = |measure: &Measure| readings.spread(measure).map(|spread| spread.median.max(0.0));
-            let group = |(name, bars): &(&str, &[_])| {
+            let group = |(name, bars): &(String, Vec<_>)| {
                 let heights: Option<Vec<f64>> = bars.iter().map(height).collect();
-                Some(((*name).to_owned(), heights?))
+                Some((name.clone(), heights?))
             };
             let groups: Option<Vec<_>> = groups.iter().map(group).collect();
             let names = names.iter().map(|name| (*name).to_owned()).collect();

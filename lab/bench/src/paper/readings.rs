@@ -129,10 +129,18 @@ impl Readings {
     pub fn spread(&self, measure: &Measure) -> Option<Spread> {
         let values = match measure {
             Measure::Of(pick) => self.values(pick, None).into_iter().map(|(_, value)| value).collect(),
-            Measure::Ratio(one, other) => self.joined(&[*one], &[*other], |one, other| one / other),
+            Measure::Ratio(one, other) => {
+                self.joined(std::slice::from_ref(one), std::slice::from_ref(other), |one, other| one / other)
+            }
             Measure::RatioOfSums(ones, others) => self.joined(ones, others, |one, other| one / other),
-            Measure::Difference(one, other) => self.joined(&[*one], &[*other], |one, other| one - other),
-            Measure::Saved(one, other) => self.joined(&[*one], &[*other], |one, other| (1.0 - one / other) * 100.0),
+            Measure::Difference(one, other) => {
+                self.joined(std::slice::from_ref(one), std::slice::from_ref(other), |one, other| one - other)
+            }
+            Measure::Saved(one, other) => {
+                self.joined(std::slice::from_ref(one), std::slice::from_ref(other), |one, other| {
+                    (1.0 - one / other) * 100.0
+                })
+            }
         };
         // A step without work has no ratio.
         Spread::of(values.into_iter().filter(|value| value.is_finite()))
@@ -165,7 +173,10 @@ impl Readings {
     fn values(&self, pick: &Pick, index: Option<usize>) -> Vec<(u64, f64)> {
         let stored = self.0.get(pick.experiment.name);
         let list = stored.and_then(|stored| stored.readings.pointer(pick.list)).and_then(Value::as_array);
-        let meant = list.into_iter().flatten().filter(|reading| pick.keys.iter().all(|key| has(reading, *key)));
+        let meant = list
+            .into_iter()
+            .flatten()
+            .filter(|reading| pick.keys.iter().all(|(name, wanted)| has(reading, name, wanted)));
         let value = |reading: &Value| {
             let repetition = reading.get("repetition").and_then(Value::as_u64).unwrap_or(0);
             Some((repetition, pick.field.of(reading, index)?))
@@ -174,7 +185,7 @@ impl Readings {
     }
 }
 
-fn has(reading: &Value, (name, wanted): (&str, &str)) -> bool {
+fn has(reading: &Value, name: &str, wanted: &str) -> bool {
     let found = match reading.get(name) {
         Some(Value::String(text)) => text.clone(),
         Some(other) => other.to_string(),
@@ -214,8 +225,8 @@ mod tests {
 
     static EXPERIMENT: Experiment = Experiment { name: "e", words: &["--file-size={100M:24M}"], minutes: 1.0 };
 
-    const fn pick(side: &'static [(&'static str, &'static str)], field: Field) -> Pick {
-        Pick { experiment: &EXPERIMENT, list: "/rows", keys: side, field }
+    fn pick(side: &[(&'static str, &str)], field: Field) -> Pick {
+        Pick::of(&EXPERIMENT, "/rows", side, field)
     }
 
     fn readings() -> Readings {
@@ -244,11 +255,10 @@ mod tests {
     fn values_are_joined_within_a_repetition() {
         let (a, b) = (pick(&[("side", "a*")], Field::At("/s")), pick(&[("side", "b")], Field::At("/s")));
         let spread = |measure| readings().spread(&measure).map(|spread| (spread.min, spread.max));
-        assert_eq!(spread(Measure::Ratio(a, b)), Some((0.5, 2.0)));
-        assert_eq!(spread(Measure::Difference(a, b)), Some((-2.0, 5.0)));
-        assert_eq!(spread(Measure::Saved(a, b)), Some((-100.0, 50.0)));
-        const PICKS: [Pick; 2] = [pick(&[("side", "a*")], Field::At("/s")), pick(&[("side", "b")], Field::At("/s"))];
-        assert_eq!(spread(Measure::RatioOfSums(&PICKS, &[PICKS[1]])), Some((1.5, 3.0)));
+        assert_eq!(spread(Measure::Ratio(a.clone(), b.clone())), Some((0.5, 2.0)));
+        assert_eq!(spread(Measure::Difference(a.clone(), b.clone())), Some((-2.0, 5.0)));
+        assert_eq!(spread(Measure::Saved(a.clone(), b.clone())), Some((-100.0, 50.0)));
+        assert_eq!(spread(Measure::RatioOfSums(vec![a, b.clone()], vec![b])), Some((1.5, 3.0)));
         assert_eq!(spread(Measure::Of(pick(&[("side", "c")], Field::At("/s")))), None);
     }
 

@@ -10,7 +10,7 @@ use super::*;
 fn the_words_of_every_experiment_are_a_command_line_of_this_program() {
     let path = Path::new("/");
     let conditions = Conditions { directory: path, oncefs: path, scale: 0.01, repetitions: 1, seed: 1 };
-    for experiment in PAPERS.iter().flat_map(|paper| paper.experiments()) {
+    for experiment in papers().iter().flat_map(|paper| paper.experiments()) {
         let words = experiment.words(&conditions);
         let line = ["oncefs-bench".to_owned()].into_iter().chain(words).chain(["--json=x".to_owned()]);
         let parsed = crate::Cli::try_parse_from(line);
@@ -21,10 +21,10 @@ fn the_words_of_every_experiment_are_a_command_line_of_this_program() {
 #[test]
 fn experiments_and_figures_have_names_of_their_own() {
     let mut names = BTreeSet::new();
-    for experiment in PAPERS.iter().flat_map(|paper| paper.experiments()) {
+    for experiment in papers().iter().flat_map(|paper| paper.experiments()) {
         assert!(names.insert(experiment.name), "two experiments are called {}", experiment.name);
     }
-    for paper in PAPERS {
+    for paper in papers() {
         let numbers: BTreeSet<&str> = paper.figures.iter().map(|figure| figure.number).collect();
         assert_eq!(numbers.len(), paper.figures.len(), "{}", paper.name);
         assert!(paper.figures.iter().all(|figure| !figure.claims.is_empty() && !figure.note.is_empty()));
@@ -33,13 +33,13 @@ fn experiments_and_figures_have_names_of_their_own() {
 
 #[test]
 fn a_page_without_readings_has_every_figure_and_says_that_nothing_was_measured() {
-    for paper in PAPERS {
+    for paper in papers() {
         let page = page::page(paper, &Readings::default(), |_| false);
         assert_eq!(page.matches("\n## ").count(), paper.figures.len());
         assert!(page.contains("Nothing was measured yet.") && page.is_ascii(), "{page}");
         assert!(paper.figures.iter().all(|figure| plots::svg(figure, &Readings::default()).is_none()));
     }
-    let all: Vec<_> = PAPERS.into_iter().map(|paper| (paper, Readings::default())).collect();
+    let all: Vec<_> = papers().into_iter().map(|paper| (paper, Readings::default())).collect();
     assert!(overview::page(&all).contains("not measured yet"));
 }
 

@@ -18,19 +18,19 @@ pub enum Verdict {
 }
 
 /// A claim with what was measured for it.
-pub struct Judged {
+pub struct Judged<'a> {
     /// The claim.
-    pub claim: &'static Claim,
+    pub claim: &'a Claim,
     /// What was measured.
     pub ours: Option<Spread>,
     /// What came out.
     pub verdict: Verdict,
 }
 
-impl Judged {
+impl<'a> Judged<'a> {
     /// Judges a claim.
-    pub fn of(claim: &'static Claim, readings: &Readings) -> Judged {
-        let ours = claim.ours.and_then(|measure| readings.spread(&measure));
+    pub fn of(claim: &'a Claim, readings: &Readings) -> Judged<'a> {
+        let ours = claim.ours.as_ref().and_then(|measure| readings.spread(measure));
         let verdict = match (claim.bound, ours) {
             (Bound::NotComparable(why), _) => Verdict::NotComparable(why),
             (_, None) => Verdict::NotMeasured,
@@ -108,14 +108,17 @@ mod tests {
     use crate::paper::figure::{Field, Pick};
 
     static EXPERIMENT: Experiment = Experiment { name: "e", words: &[], minutes: 0.0 };
-    const MEASURE: Measure = Measure::Of(Pick { experiment: &EXPERIMENT, list: "", keys: &[], field: Field::At("/v") });
-    static CLAIMS: [Claim; 5] = [
-        Claim::at_least("speed", "4", 4.0, MEASURE),
-        Claim::at_most("time", "1", 1.0, MEASURE),
-        Claim::below("time", "the least", 2.5, MEASURE),
-        Claim::told("energy", "8 %", MEASURE, "no meter"),
-        Claim::at_most("processor", "3", 3.0, MEASURE).if_quiet(),
-    ];
+
+    fn claims() -> [Claim; 5] {
+        let measure = || Measure::Of(Pick::of(&EXPERIMENT, "", &[], Field::At("/v")));
+        [
+            Claim::at_least("speed", "4", 4.0, measure()),
+            Claim::at_most("time", "1", 1.0, measure()),
+            Claim::below("time", "the least", 2.5, measure()),
+            Claim::told("energy", "8 %", measure(), "no meter"),
+            Claim::at_most("processor", "3", 3.0, measure()).if_quiet(),
+        ]
+    }
 
     fn readings(values: &[f64]) -> Readings {
         let list = values.iter().map(|value| serde_json::json!({"v": value})).collect();
@@ -136,7 +139,8 @@ mod tests {
 
     #[test]
     fn the_median_decides_and_a_bound_within_the_spread_is_said() {
-        let judged = |claim: usize| Judged::of(&CLAIMS[claim], &readings(&[1.5, 2.0, 5.0]));
+        let claims = claims();
+        let judged = |claim: usize| Judged::of(&claims[claim], &readings(&[1.5, 2.0, 5.0]));
         let verdicts = [0, 1, 2].map(|claim| judged(claim).verdict);
         assert_eq!(verdicts, [Verdict::FallsShort, Verdict::FallsShort, Verdict::Holds]);
         assert_eq!(judged(0).describe(), "**falls short**, the bound is within the spread");
@@ -147,15 +151,15 @@ mod tests {
 
     #[test]
     fn what_counts_the_work_of_others_is_judged_on_a_quiet_machine_only() {
-        let mut readings = readings(&[2.0]);
-        assert_eq!(Judged::of(&CLAIMS[4], &readings).verdict, Verdict::Holds);
+        let (claims, mut readings) = (claims(), readings(&[2.0]));
+        assert_eq!(Judged::of(&claims[4], &readings).verdict, Verdict::Holds);
         readings.0.get_mut("e").unwrap().load_before = "7.5".to_owned();
-        assert!(matches!(Judged::of(&CLAIMS[4], &readings).verdict, Verdict::NotComparable(_)));
-        assert_eq!(Judged::of(&CLAIMS[2], &readings).verdict, Verdict::Holds);
+        assert!(matches!(Judged::of(&claims[4], &readings).verdict, Verdict::NotComparable(_)));
+        assert_eq!(Judged::of(&claims[2], &readings).verdict, Verdict::Holds);
     }
 
     #[test]
     fn what_was_not_measured_is_no_verdict() {
-        assert_eq!(Judged::of(&CLAIMS[0], &Readings::default()).verdict, Verdict::NotMeasured);
+        assert_eq!(Judged::of(&claims()[0], &Readings::default()).verdict, Verdict::NotMeasured);
     }
 }

@@ -39,6 +39,9 @@ pub struct SelectiveArgs {
     /// real: directory with files of a developer [default: none]
     #[arg(long)]
     pub developer: Option<PathBuf>,
+    /// chunks: bytes of the file that is read in chunks of each length
+    #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "100M")]
+    pub chunk_file: u64,
     /// Memory of the daemon; small, so that the device is measured
     #[arg(long, default_value = "64M")]
     pub memory: String,
@@ -59,6 +62,10 @@ pub enum Part {
     Synthetic,
     /// Copies of files that are there: figures 12 to 14 and table 6.
     Real,
+    /// Chunks of 4 KiB to 1 MiB: figure 3.
+    Chunks,
+    /// Duplicates in blocks of 4 KiB to 1 MiB, counted: iDedup's section 3.1.
+    Blocks,
 }
 
 impl SelectiveArgs {
@@ -71,6 +78,9 @@ impl SelectiveArgs {
     pub fn check(&self) -> Result<()> {
         if !(4 << 20..=1 << 40).contains(&self.size()) {
             return Err(Failure::new("--bytes must be between 4M and 1T"));
+        }
+        if !(3 << 20..=1 << 40).contains(&self.chunk_file) {
+            return Err(Failure::new("--chunk-file must be between 3M and 1T"));
         }
         if self.repetitions == 0 || self.random_blocks_max == 0 || self.cases.is_empty() {
             return Err(Failure::new(
@@ -86,7 +96,7 @@ impl SelectiveArgs {
     /// Bytes of each loop device.
     pub fn device_bytes(&self) -> u64 {
         // The volume has three quarters, of which nothing but the unique blocks is used; log and records are besides.
-        self.size() * 4 + (3 << 30)
+        self.size() * 4 + self.chunk_file * 16 + (3 << 30)
     }
 
     /// The repetitions with their seeds.

@@ -86,7 +86,8 @@ impl Saved {
         self.mapped_bytes.saturating_sub(self.used_bytes) as f64 * 100.0 / self.mapped_bytes.max(1) as f64
     }
 
-    fn take(side: &Side, case: Case) -> Result<Saved> {
+    /// Asks the mount.
+    pub fn take(side: &Side, case: Case) -> Result<Saved> {
         let figures = side.stats()?;
         let bytes = |name| figures.number("space", name);
         let rank = |name| figures.number_at(&["ranks", name, "files"]);
@@ -127,6 +128,11 @@ pub fn prepare(memory: &str, bench: &Bench, case: Case, corpus: &dyn Corpus, usa
         saved.percent()
     ));
     Ok(Prepared { side, saved })
+}
+
+/// Writes all files of a corpus and makes them durable.
+pub fn write_all(side: &Side, corpus: &dyn Corpus) -> Result<()> {
+    write(side, corpus, 0..corpus.files())
 }
 
 fn write(side: &Side, corpus: &dyn Corpus, mut files: Range<usize>) -> Result<()> {

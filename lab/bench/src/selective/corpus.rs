@@ -96,6 +96,13 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// Where the files are.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|(path, _)| path.as_path())
+    }
+}
+
 fn find(directory: &Path, found: &mut Vec<(PathBuf, u64)>) -> Result<()> {
     let during = || format!("cannot list {}", directory.display());
     for entry in fs::read_dir(directory).during(during)? {

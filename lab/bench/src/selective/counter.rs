@@ -53,6 +53,35 @@ impl Counted {
     }
 }
 
+/// Bytes of these files, and for each length, in blocks, what storing each chunk of this length once would save. The
+/// last chunk of a file is as long as what is left.
+pub fn duplicates_by_length(paths: &[&Path], lengths: &[usize]) -> Result<(u64, Vec<u64>)> {
+    let keys: [RandomState; 2] = Default::default();
+    let mut seen: Vec<HashSet<[u64; 2]>> = lengths.iter().map(|_| HashSet::new()).collect();
+    let (mut bytes, mut duplicates) = (0, vec![0; lengths.len()]);
+    let longest = lengths.iter().copied().max().unwrap_or(1);
+    let mut buffer = AlignedBuffer::new(longest * BLOCK_BYTES);
+    for path in paths {
+        let file = File::open(path).during(|| format!("cannot open {}", path.display()))?;
+        let mut at = 0;
+        loop {
+            signal::check()?;
+            let read = fill_at(&file, buffer.bytes_mut(), at).during(|| format!("cannot read {}", path.display()))?;
+            if read == 0 {
+                break;
+            }
+            at += read as u64;
+            for ((length, seen), duplicates) in lengths.iter().zip(&mut seen).zip(&mut duplicates) {
+                let chunks = buffer.bytes()[..read].chunks(length * BLOCK_BYTES);
+                let repeated = chunks.filter(|chunk| !seen.insert(hash(&keys, chunk)));
+                *duplicates += repeated.map(|chunk| chunk.len() as u64).sum::<u64>();
+            }
+        }
+        bytes += at;
+    }
+    Ok((bytes, duplicates))
+}
+
 /// Counts chunk by chunk; a chunk is known by 128 bits of a keyed hash.
 #[derive(Default)]
 struct Counter {
@@ -129,6 +158,18 @@ mod tests {
         assert_eq!((moved.small_duplicate_bytes, moved.big_duplicate_bytes), (64 * 4096, 0));
         let whole = counted(&[blocks(0..64), blocks((100..164).chain(0..64))]);
         assert_eq!((whole.small_duplicate_bytes, whole.big_duplicate_bytes), (64 * 4096, 64 * 4096));
+    }
+
+    #[test]
+    fn longer_chunks_save_less_where_what_repeats_is_shifted() {
+        let directory = tempfile::tempdir().unwrap();
+        let files = [blocks(0..64), blocks((100..101).chain(0..64)), blocks(0..64)];
+        let paths: Vec<_> = (0..files.len()).map(|file| directory.path().join(file.to_string())).collect();
+        paths.iter().zip(&files).for_each(|(path, content)| std::fs::write(path, content).unwrap());
+        let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
+        let (bytes, duplicates) = duplicates_by_length(&paths, &[1, 2, 64]).unwrap();
+        assert_eq!(bytes, 193 * 4096);
+        assert_eq!(duplicates, [128 * 4096, 64 * 4096, 64 * 4096]);
     }
 
     #[test]

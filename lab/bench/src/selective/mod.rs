@@ -1,10 +1,11 @@
-//! Measures what ranking files by use saves and costs readers: the paper's figures 8 to 14.
+//! Measures what ranking files by use saves and costs readers: the paper's figures 3 and 8 to 14.
 //!
-//! It is compared with no deduplication, big chunks for all files, and small chunks for all files. Two parts: the
-//! synthetic workloads of table 4, read 90 to 10 % sequentially, and real files.
+//! It is compared with no deduplication, big chunks for all files, and small chunks for all files. Its parts: the
+//! synthetic workloads of table 4, read 90 to 10 % sequentially; real files; and chunks of all lengths.
 
 mod args;
 mod cases;
+mod chunks;
 mod corpus;
 mod counter;
 mod plots;
@@ -33,6 +34,7 @@ use real::User;
 struct Results {
     synthetic: synthetic::Results,
     real: real::Results,
+    chunks: chunks::Results,
 }
 
 /// Runs the parts asked for, prints their tables and writes readings and charts.
@@ -45,6 +47,8 @@ pub fn run(args: &SelectiveArgs) -> Result<()> {
         match part {
             Part::Synthetic => measure_synthetic(args, &bench, &mut results.synthetic)?,
             Part::Real => measure_real(args, &bench, &mut results.real)?,
+            Part::Chunks => chunks::measure(args, &bench, &mut results.chunks)?,
+            Part::Blocks => chunks::count(args, &mut results.chunks)?,
         }
         println!("part {part:?}: {:.0} s", began.elapsed().as_secs_f64());
     }

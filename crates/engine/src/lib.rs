@@ -46,6 +46,8 @@ pub mod sync;
 mod types;
 
 mod background;
+mod backlog;
+mod base;
 mod commit;
 mod damage;
 pub mod device;
@@ -57,6 +59,7 @@ mod layout;
 mod policy;
 mod read;
 pub mod settings;
+mod signals;
 mod space;
 mod state;
 mod stats;
@@ -67,9 +70,8 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use background::room::LogReservation;
-pub use background::signals::Committer;
 pub use background::steps::BackgroundStep;
+pub use commit::change_room::LogReservation;
 pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
@@ -96,6 +98,7 @@ pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;
 pub use settings::sharing::Sharing;
+pub use signals::requests::Committer;
 pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };

@@ -27,6 +27,7 @@ use crate::{
 };
 
 mod identity;
+mod policies;
 mod ranges;
 mod upkeep;
 
@@ -259,7 +260,7 @@ impl Store {
     ///
     /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.core.get_for_program(key)
+        self.core.metadata.get_for_program(key)
     }
 
     /// The records with `from <= key < to`, in key order, at most `limit`.
@@ -268,7 +269,7 @@ impl Store {
     ///
     /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.core.scan_for_program(from, to, limit)
+        self.core.metadata.scan_for_program(from, to, limit)
     }
 
     /// Publishes records: visible at once, durable with the current commit group. It never waits, because the caller
@@ -338,7 +339,7 @@ impl Store {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.core.foreground.serve(|| {
-            self.core.wait_for_room();
+            self.core.change_room.wait_for_room();
             self.core.write_request(map, at, data, urgency, with)
         })
     }
@@ -369,13 +370,13 @@ impl Store {
     /// no budget. Reads that are not noted here have no effect on it.
     pub fn note_read(&self, map: MapId, at: u64, len: u64) {
         let blocks = at / BLOCK_BYTES as u64..(at + len).div_ceil(BLOCK_BYTES as u64);
-        self.core.note_read(map, Lbn(blocks.start), blocks.end - blocks.start);
+        self.core.file_policies.note_read(map, Lbn(blocks.start), blocks.end - blocks.start);
     }
 
     /// The shortest run, in blocks, that is shared in this map: set for it, or derived from its reads and the device.
     /// 1 to 256.
     pub fn run_blocks_min(&self, map: MapId) -> u32 {
-        self.core.run_blocks_min(map)
+        self.core.file_policies.run_blocks_min(map)
     }
 
     /// Detaches a map (unlink, truncate to zero). Returns at once; the blocks are freed in the background, also after a
@@ -388,7 +389,7 @@ impl Store {
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table or the record store cannot be read.
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.core.foreground.serve(|| {
-            self.core.wait_for_room();
+            self.core.change_room.wait_for_room();
             self.core.detach(map, with)
         })
     }
@@ -420,17 +421,17 @@ impl Store {
 
     /// The volume's space, in blocks, as of the last publication.
     pub fn totals(&self) -> Totals {
-        self.core.totals()
+        self.core.free_blocks.totals()
     }
 
     /// Unique blocks that can still be written: bounded by the data area, by promises to fallocate, and by the host.
     pub fn available(&self) -> Blocks {
-        self.core.available()
+        self.core.free_blocks.available()
     }
 
     /// The size of the volume as far as the host has room for it: the used blocks, and those that can still be written.
     pub fn capacity(&self) -> Blocks {
-        self.core.capacity()
+        self.core.free_blocks.capacity()
     }
 
     /// Whether the host has so little left that nothing should be created that takes more room there than it frees.

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::background::signals::{CommitRequest, Done};
 use crate::core::Core;
+use crate::signals::requests::{CommitRequest, Done};
 
 /// A group is committed at the latest this long after its first change.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);

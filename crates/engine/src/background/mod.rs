@@ -1,7 +1,5 @@
-//! The background threads of a volume, and the signals that wake them.
+//! The background threads of a volume.
 
 pub mod committer;
-pub mod room;
-pub mod signals;
 pub mod steps;
 pub mod threads;

@@ -58,13 +58,13 @@ impl Core {
                 self.release_waiting();
                 Ok(false)
             }
-            BackgroundStep::Punch => Ok(self.punch_some()),
-            BackgroundStep::FillHints => self.fill_hints().map(|()| false),
+            BackgroundStep::Punch => Ok(self.free_blocks.punch_some()),
+            BackgroundStep::FillHints => self.hint_levels.fill_hints().map(|()| false),
             BackgroundStep::MergeHints => {
-                self.merge_waiting_hints();
+                self.hint_levels.merge_waiting_hints();
                 Ok(false)
             }
-            BackgroundStep::SweepHints => Ok(self.sweep_hint_page()),
+            BackgroundStep::SweepHints => Ok(self.hint_levels.sweep_hint_page()),
             BackgroundStep::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
             BackgroundStep::Rank => Ok(self.rank()?.is_some()),
             BackgroundStep::Repair => self.repair_noticed().map(|()| false),
@@ -74,7 +74,7 @@ impl Core {
                 Ok(false)
             }
             BackgroundStep::SaveSkipped => {
-                self.checkpoint_backlog(0);
+                self.backlog_notes.checkpoint_backlog(0);
                 Ok(false)
             }
             BackgroundStep::LeaveCleanly => {

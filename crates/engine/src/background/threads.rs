@@ -90,12 +90,12 @@ fn run_reclaimer(core: &Core) {
             continue;
         }
         let is_quiet = || core.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
-        while is_quiet() && !core.signals.is_stopped() && core.punch_some() {}
+        while is_quiet() && !core.signals.is_stopped() && core.free_blocks.punch_some() {}
     }
 }
 
 fn run_worker(core: &Core) {
-    if let Err(error) = core.fill_hints() {
+    if let Err(error) = core.hint_levels.fill_hints() {
         log::error!("the block table was not read to its end, some duplicates will be missed: {error}");
     }
     while !core.signals.is_stopped() {

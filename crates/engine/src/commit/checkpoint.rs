@@ -64,7 +64,7 @@ impl Core {
     /// A read error here would keep the log from ever being trimmed. So the open group becomes durable, as far as the
     /// log has room, and the volume takes no more changes. A crash then leaves the old checkpoint and the log.
     pub fn checkpoint(&self) -> Result<()> {
-        self.tell_failure(self.checkpoint_holding(&self.journal.hold_checkpoints()))
+        self.change_room.tell_failure(self.checkpoint_holding(&self.journal.hold_checkpoints()))
     }
 
     /// Like `checkpoint`, for a caller that holds off checkpoints.
@@ -94,7 +94,7 @@ impl Core {
     /// stamp counts as belonging to the volume.
     fn read_for_checkpoint(&self) -> Result<()> {
         self.redo_all()?;
-        self.with_pages(
+        self.metadata.with_pages(
             || vec![0],
             |state| {
                 if !state.table.is_damaged(Pbn(0)) {
@@ -148,9 +148,9 @@ impl Core {
             }
             let mut pages = pages;
             pages.sort_unstable();
-            self.load_pages(&pages)?;
+            self.metadata.load_pages(&pages)?;
             // Without the map's lock: a shard with redo stays in memory until the checkpoint that calls this.
-            shards.iter().try_for_each(|key| self.shard(*key).map(drop))?;
+            shards.iter().try_for_each(|key| self.metadata.shard(*key).map(drop))?;
         }
     }
 
@@ -231,6 +231,6 @@ impl Core {
         let trimmed = || Some(self.state.lock().trimmed(mark.sequence, &logged));
         self.space.release(trimmed, |run| self.forget(run));
         self.stats.counters.checkpoints.fetch_add(1, Relaxed);
-        self.checkpoint_ended();
+        self.change_room.checkpoint_ended();
     }
 }

@@ -40,7 +40,7 @@ struct Taken {
 impl Core {
     /// Makes everything published so far durable.
     pub fn commit(&self) -> Result<()> {
-        self.tell_failure(self.commit_with_room())
+        self.change_room.tell_failure(self.commit_with_room())
     }
 
     /// Commits, or checkpoints if the log needs it.
@@ -105,7 +105,7 @@ impl Core {
         self.health.usable()?;
         let began = Instant::now();
         let Taken { group, records, totals, layers } = self.take_group(freeze, log.next_sequence());
-        self.group_taken();
+        self.change_room.group_taken();
         if !group.is_empty() {
             let staged = group.staged.len() as u64;
             self.write_group(&mut log, group, records, totals, freeze).inspect_err(|error| self.health.fail(error))?;

@@ -41,7 +41,7 @@ impl Core {
     /// See [`crate::Store::bad_blocks`].
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
         let all = self.state.lock().bad.list();
-        let entries = self.known_entries(&all.iter().map(|(pbn, _)| *pbn).collect::<Vec<Pbn>>());
+        let entries = self.metadata.known_entries(&all.iter().map(|(pbn, _)| *pbn).collect::<Vec<Pbn>>());
         let block = |(pbn, record): (Pbn, BadRecord)| {
             // If a block's entry cannot be read, its references are unknown.
             let references = entries.get(&pbn).map_or(u32::MAX, |entry| entry.count.saturating_sub(1));
@@ -105,7 +105,9 @@ impl Core {
         for (map, lbn, pbn) in places {
             let found = self.state.lock().bad.find(pbn);
             let BlockLocation::At(replacement) = found else { continue };
-            let (Some(entry), Some(of_replacement)) = (self.known_entry(pbn), self.known_entry(replacement)) else {
+            let (Some(entry), Some(of_replacement)) =
+                (self.metadata.known_entry(pbn), self.metadata.known_entry(replacement))
+            else {
                 continue;
             };
             if of_replacement.serves(entry.tag) {

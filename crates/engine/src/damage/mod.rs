@@ -5,6 +5,7 @@ pub mod bad_blocks;
 pub mod notices;
 pub mod repair;
 pub mod replicas;
+pub mod reports;
 pub mod scrub;
 pub mod scrub_progress;
 pub mod table_damage;

@@ -9,7 +9,7 @@ use crate::damage::table_damage::TableDamage;
 use crate::kv::FilesFound;
 use crate::settings::values::Settings;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
-use crate::{Error, Pbn};
+use crate::{Error, Pbn, Result};
 
 /// Notices of each kind kept until the worker handles them. Further ones are dropped, and come again with the next read
 /// or scrub.
@@ -106,6 +106,17 @@ impl Damage {
             reasons.push(why);
         }
         assert!(reasons.len() <= REASONS_MAX, "{} reasons", reasons.len());
+    }
+
+    /// Passes over a contradiction, which would fail again next time. None: the result was one.
+    pub fn pass_over_contradiction<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(error @ Error::Corrupt { .. }) => {
+                self.pass_over(&error);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
     }
 
     /// Why parts were passed over since the mount, the first reasons.

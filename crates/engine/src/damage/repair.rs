@@ -16,9 +16,7 @@ use crate::format::page::{BAD, Entry, REPLICA};
 use crate::space::allocator::{Run, blocks_in};
 use crate::space::claim::Claim;
 use crate::state::published::{Incref, Plan, StoredBlock};
-use crate::write::batch::Batch;
-
-use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result, Tag};
+use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
 /// The unit in which devices lose data.
 const SECTOR_BYTES: usize = 512;
@@ -38,32 +36,6 @@ pub enum Look {
 }
 
 impl Core {
-    /// Notes a block that seems to be damaged.
-    pub fn suspect(&self, pbn: Pbn) {
-        if self.damage.suspect(pbn) {
-            self.signals.wake_worker();
-        }
-    }
-
-    /// Notes blocks whose content may be that of lost ones. For use while content is sought.
-    pub fn offer(&self, blocks: impl Iterator<Item = (Pbn, Tag)>) {
-        let offers: Vec<(Pbn, Pbn)> = {
-            let state = self.state.lock();
-            let lost = |(pbn, tag)| state.bad.lost_with(tag).iter().map(move |lost| (*lost, pbn));
-            blocks.flat_map(lost).filter(|(lost, pbn)| lost != pbn).collect()
-        };
-        if !offers.is_empty() {
-            self.damage.offer(offers);
-            self.signals.wake_worker();
-        }
-    }
-
-    /// Like `offer`, for a batch that was published.
-    pub fn offer_written(&self, batch: &Batch) {
-        let written = (0..batch.len()).filter_map(|index| Some((batch.pbn(index)?, batch.tags[index])));
-        self.offer(written);
-    }
-
     /// Handles everything that was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
         if self.health.usable().is_err() {
@@ -89,7 +61,7 @@ impl Core {
     /// Checks a block once more, alone, and marks it if it is damaged. True: it is bad from now on. The caller has it
     /// pinned.
     pub fn look_at_suspect(&self, pbn: Pbn) -> Result<bool> {
-        let Some(entry) = self.known_entry(pbn) else { return Ok(false) };
+        let Some(entry) = self.metadata.known_entry(pbn) else { return Ok(false) };
         if entry.count == 0 || entry.is_bad() || self.staging.get(pbn).is_some() {
             return Ok(false);
         }
@@ -99,31 +71,12 @@ impl Core {
         }
     }
 
-    /// The entry of a block in the table. None: the block lies outside the data area, or its entry cannot be read. A
-    /// block without a known entry is not repaired.
-    pub fn known_entry(&self, pbn: Pbn) -> Option<Entry> {
-        self.known_entries(&[pbn]).get(&pbn).copied()
-    }
-
-    /// Whether bytes are the content that an entry describes.
-    pub fn is_sound(&self, entry: &Entry, bytes: &[u8]) -> bool {
-        debug_assert_eq!(bytes.len(), BLOCK_BYTES, "only whole blocks have tags");
-        self.hasher.tag(bytes) == entry.tag && entry.fingerprint.is_none_or(|known| known == self.fingerprint_of(bytes))
-    }
-
-    fn fingerprint_of(&self, bytes: &[u8]) -> Fingerprint {
-        let mut fingerprints = Vec::with_capacity(1);
-        self.hasher.fingerprints(&[bytes], &mut fingerprints);
-        debug_assert_eq!(fingerprints.len(), 1, "fingerprints of one block");
-        fingerprints[0]
-    }
-
     /// Reads a block of the data area again. A device that cannot even read its label gives no information about its
     /// blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.read_device(pbn, &mut block) {
-            Ok(()) if self.is_sound(entry, &block) => Look::Sound,
+            Ok(()) if self.hasher.is_sound(entry, &block) => Look::Sound,
             Ok(()) => Look::Damaged(Some(block)),
             Err(_) if self.read_device(Pbn(0), &mut block).is_err() => Look::Unknown,
             Err(_) => Look::Damaged(None),
@@ -134,7 +87,7 @@ impl Core {
     fn mark_bad(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         let count = entry.count;
         assert!(count > 0 && !entry.is_bad(), "block {pbn} with {count} references cannot become bad");
-        self.wait_for_background_room();
+        self.change_room.wait_for_background_room();
         let tag = entry.tag;
         let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
         let mut plan = Plan { record_increfs: vec![Incref { pbn, tag }], flags, ..Plan::default() };
@@ -155,7 +108,7 @@ impl Core {
         if !self.publish_repair(plan, &runs)? {
             return Ok(false);
         }
-        self.update_hints(
+        self.hint_levels.update_hints(
             &[(tag, pbn)],
             &replacement.map(|replacement| (tag, replacement)).into_iter().collect::<Vec<_>>(),
         );
@@ -175,10 +128,10 @@ impl Core {
     /// Publishes a plan, with blocks placed for it. False: the table contradicts it by now.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
         let plan = Plan { claimed: blocks_in(runs), ..plan };
-        let _room = self.claim_log_room(GroupBytes::SMALL);
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         let published = self.publish_plan(plan).map(|refusal| refusal.is_none());
         if !matches!(published, Ok(true)) {
-            self.give_back(runs);
+            self.free_blocks.give_back(runs);
         }
         published
     }
@@ -200,7 +153,9 @@ impl Core {
 
     /// Whether a block is sound, may be referred to, and has the lost content of a damaged block.
     fn holds_content_of(&self, holder: Pbn, lost: &Entry, remains: Option<&[u8]>) -> Result<bool> {
-        let Some(entry) = self.known_entry(holder).filter(|entry| entry.serves(lost.tag)) else { return Ok(false) };
+        let Some(entry) = self.metadata.known_entry(holder).filter(|entry| entry.serves(lost.tag)) else {
+            return Ok(false);
+        };
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.staging.get(holder) {
             Some(staged) => block.copy_from_slice(&staged),
@@ -212,24 +167,24 @@ impl Core {
             pairs.filter(|(a, b)| a == b).count() >= AGREEING_SECTORS_MIN
         };
         let is_same = match lost.fingerprint {
-            Some(known) => known == self.fingerprint_of(&block),
+            Some(known) => known == self.hasher.fingerprint_of(&block),
             None => remains.is_some_and(agrees),
         };
-        Ok(is_same && self.is_sound(&entry, &block))
+        Ok(is_same && self.hasher.is_sound(&entry, &block))
     }
 
     /// Places a damaged block's content from the read cache. None: the cache lacks it, or there is no space.
     fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
-        self.read_cache.get(pbn, &mut block).filter(|_| self.is_sound(entry, &block))?;
-        let placed = self.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
+        self.read_cache.get(pbn, &mut block).filter(|_| self.hasher.is_sound(entry, &block))?;
+        let placed = self.free_blocks.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
         if self.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
-            self.give_back(&placed);
+            self.free_blocks.give_back(&placed);
             return None;
         }
         assert!(placed.len() == 1 && placed[0].blocks == 1, "{placed:?} was allocated for one block");
         let replacement = placed[0].pbn;
-        let fingerprint = Some(self.fingerprint_of(&block));
+        let fingerprint = Some(self.hasher.fingerprint_of(&block));
         plan.record_stores.push(StoredBlock { pbn: replacement, tag: entry.tag, fingerprint });
         *runs = placed;
         Some(replacement)
@@ -240,7 +195,8 @@ impl Core {
         assert_ne!(pbn, holder, "a damaged block does not replace itself");
         let record = self.state.lock().bad.get(pbn);
         let Some(record) = record.filter(|record| record.replacement.is_none()) else { return Ok(false) };
-        let Some(entry) = self.known_entry(pbn).filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0) else {
+        let Some(entry) = self.metadata.known_entry(pbn).filter(|entry| entry.is_bad() && entry.flags & REPLICA == 0)
+        else {
             return Ok(false);
         };
         let mut remains = self.data.take_buffer(BLOCK_BYTES);
@@ -248,7 +204,7 @@ impl Core {
         if !self.holds_content_of(holder, &entry, remains)? {
             return Ok(false);
         }
-        self.wait_for_background_room();
+        self.change_room.wait_for_background_room();
         let record_increfs = vec![Incref { pbn: holder, tag: entry.tag }];
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
         let is_repaired = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
@@ -261,7 +217,7 @@ impl Core {
 
     /// Checks a bad block again: it may be sound after all, or its content may be found. The caller has it pinned.
     pub fn look_at_bad(&self, pbn: Pbn, record: BadRecord) -> Result<()> {
-        let Some(entry) = self.known_entry(pbn).filter(Entry::is_bad) else { return Ok(()) };
+        let Some(entry) = self.metadata.known_entry(pbn).filter(Entry::is_bad) else { return Ok(()) };
         match self.look_closely(pbn, &entry) {
             Look::Unknown => Ok(()),
             Look::Sound => self.restore(pbn, &entry, record),
@@ -278,10 +234,10 @@ impl Core {
     /// Takes a bad block back into use. If only its record refers to it, it becomes free.
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         assert!(entry.is_bad(), "block {pbn} with {} references is not bad", entry.count);
-        self.wait_for_background_room();
+        self.change_room.wait_for_background_room();
         let flags = vec![(pbn, entry.flags & !BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
-        let _room = self.claim_log_room(GroupBytes::SMALL);
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
         log::info!("block {pbn} of the data area is sound again and back in use");
@@ -293,7 +249,7 @@ impl Core {
         let all = self.state.lock().bad.list();
         let mut retired = Vec::new();
         for (pbn, record) in all {
-            match self.known_entry(pbn) {
+            match self.metadata.known_entry(pbn) {
                 Some(entry) if entry.is_bad() && entry.count == 1 => retired.push((pbn, entry, record)),
                 _ => {}
             }
@@ -312,12 +268,12 @@ impl Core {
                 self.restore(pbn, &entry, record)
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
-                let _room = self.claim_log_room(GroupBytes::SMALL);
+                let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
                 self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })
             } else {
                 Ok(())
             };
-            self.pass_over(done)?;
+            self.damage.pass_over_contradiction(done)?;
         }
         Ok(())
     }
@@ -338,7 +294,7 @@ impl Core {
     /// After opening: reads the records of bad blocks.
     pub fn restore_bad(&self) -> Result<()> {
         let (from, to) = crate::format::keys::all_bad();
-        for (key, value) in self.scan(&from, &to, usize::MAX)? {
+        for (key, value) in self.metadata.scan(&from, &to, usize::MAX)? {
             match (crate::format::keys::parse_bad(&key), BadRecord::decode(&value)) {
                 (Some(pbn), Some(record)) => self.state.lock().bad.set(pbn, Some(record)),
                 _ => log::error!("{}", Error::corrupt("the record of a bad block", "its checksum does not match")),

@@ -31,18 +31,18 @@ pub struct SoundBlock<'a> {
 impl Core {
     /// The replica of a block, if it has one.
     pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
-        Ok(self.get(&keys::copy(pbn))?.as_deref().and_then(damage_records::decode_replica))
+        Ok(self.metadata.get(&keys::copy(pbn))?.as_deref().and_then(damage_records::decode_replica))
     }
 
     /// Reads a block's replica. False: it has none, or the replica is damaged too. The caller has the block pinned.
     pub fn read_replica(&self, pbn: Pbn, out: &mut [u8]) -> bool {
-        let Some(entry) = self.known_entry(pbn) else { return false };
+        let Some(entry) = self.metadata.known_entry(pbn) else { return false };
         if !entry.is_copied() {
             return false;
         }
         let Ok(Some(copy)) = self.replica_of(pbn) else { return false };
         let mut block = self.data.take_buffer(BLOCK_BYTES);
-        let is_sound = self.read_device(copy, &mut block).is_ok() && self.is_sound(&entry, &block);
+        let is_sound = self.read_device(copy, &mut block).is_ok() && self.hasher.is_sound(&entry, &block);
         if is_sound {
             out.copy_from_slice(&block);
         }
@@ -55,7 +55,7 @@ impl Core {
         if !entry.is_copied() {
             return Ok(None);
         }
-        let Some(copy) = self.replica_of(pbn)?.filter(|copy| self.known_entry(*copy).is_some()) else {
+        let Some(copy) = self.replica_of(pbn)?.filter(|copy| self.metadata.known_entry(*copy).is_some()) else {
             return Ok(None);
         };
         plan.change.delete(keys::copy(pbn));
@@ -86,10 +86,10 @@ impl Core {
         let SoundBlock { pbn, entry, bytes, .. } = block;
         assert!(entry.count > 0 && !entry.is_copied(), "block {pbn} with {} references gets a replica", entry.count);
         assert_eq!(bytes.len(), BLOCK_BYTES, "the bytes of block {pbn}");
-        self.wait_for_background_room();
-        let run = self.allocate_far(block.pbn)?;
+        self.change_room.wait_for_background_room();
+        let run = self.free_blocks.allocate_far(block.pbn)?;
         assert_eq!(run.blocks, 1, "a replica of block {pbn} lies at {run:?}");
-        self.write_run(run, &mut std::iter::once(block.bytes)).inspect_err(|_| self.give_back(&[run]))?;
+        self.write_run(run, &mut std::iter::once(block.bytes)).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
         let (tag, fingerprint) = (block.entry.tag, Some(block.fingerprint));
         let mut plan = Plan {
             expected: vec![Incref { pbn: block.pbn, tag }],
@@ -98,7 +98,8 @@ impl Core {
             ..Plan::default()
         };
         // A replica that outlived an earlier content of this block.
-        plan.record_decrefs.extend(self.replica_of(block.pbn)?.filter(|copy| self.known_entry(*copy).is_some()));
+        plan.record_decrefs
+            .extend(self.replica_of(block.pbn)?.filter(|copy| self.metadata.known_entry(*copy).is_some()));
         plan.change.put(keys::copy(block.pbn), damage_records::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
         self.stats.counters.replicas_made.fetch_add(u64::from(is_made), Relaxed);
@@ -110,17 +111,19 @@ impl Core {
     pub fn drop_stale_replicas(&self, from: &[u8]) -> Result<Option<Vec<u8>>> {
         let above = self.tuning.with(|settings| settings.replicate_refs_above);
         let (_, to) = keys::all_replicas();
-        let records = self.scan(from, &to, PORTION)?;
+        let records = self.metadata.scan(from, &to, PORTION)?;
         for (key, value) in &records {
             let (Some(pbn), Some(copy)) = (keys::parse_replica(key), damage_records::decode_replica(value)) else {
                 log::error!("{}", Error::corrupt("the record of a replica", "its checksum does not match"));
                 continue;
             };
             // It is unknown whether the replica is needed, so it stays until fsck has rebuilt the entries.
-            let (Some(entry), Some(of_copy)) = (self.known_entry(pbn), self.known_entry(copy)) else { continue };
+            let (Some(entry), Some(of_copy)) = (self.metadata.known_entry(pbn), self.metadata.known_entry(copy)) else {
+                continue;
+            };
             let is_bad = of_copy.is_bad() || of_copy.tag != entry.tag;
             if is_bad || !entry.is_copied() || above == 0 || u64::from(entry.count) < above / 2 {
-                self.pass_over(self.drop_replica(pbn, &entry, copy))?;
+                self.damage.pass_over_contradiction(self.drop_replica(pbn, &entry, copy))?;
             }
         }
         let last = records.last().filter(|_| records.len() == PORTION);
@@ -129,9 +132,9 @@ impl Core {
 
     /// Drops the replica of a block that lost its last reference.
     pub fn drop_orphaned_replica(&self, pbn: Pbn) -> Result<()> {
-        let Some(entry) = self.known_entry(pbn) else { return Ok(()) };
+        let Some(entry) = self.metadata.known_entry(pbn) else { return Ok(()) };
         match self.replica_of(pbn)? {
-            Some(copy) if !entry.is_copied() && self.known_entry(copy).is_some() => {
+            Some(copy) if !entry.is_copied() && self.metadata.known_entry(copy).is_some() => {
                 self.drop_replica(pbn, &entry, copy)
             }
             _ => Ok(()),
@@ -139,13 +142,13 @@ impl Core {
     }
 
     fn drop_replica(&self, pbn: Pbn, entry: &Entry, copy: Pbn) -> Result<()> {
-        self.wait_for_background_room();
+        self.change_room.wait_for_background_room();
         let mut plan = Plan { record_decrefs: vec![copy], ..Plan::default() };
         if entry.is_copied() {
             plan.flags.push((pbn, entry.flags & !COPIED));
         }
         plan.change.delete(keys::copy(pbn));
-        let _room = self.claim_log_room(GroupBytes::SMALL);
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(plan)?;
         self.stats.counters.replicas_dropped.fetch_add(1, Relaxed);
         Ok(())

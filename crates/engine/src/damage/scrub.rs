@@ -41,7 +41,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 impl Core {
     /// After opening: an unfinished pass continues where it was.
     pub fn restore_scrub(&self) -> Result<()> {
-        let Some(value) = self.get(&keys::scrub())? else { return Ok(()) };
+        let Some(value) = self.metadata.get(&keys::scrub())? else { return Ok(()) };
         match ScrubRecord::decode(&value) {
             Some(record) => {
                 if record.unknown > 0 {
@@ -146,7 +146,7 @@ impl Core {
         known.retain(|(pbn, _)| *pbn >= from);
         known.truncate(BAD_PORTION);
         for (pbn, record) in &known {
-            self.pass_over(self.look_at_bad(*pbn, *record))?;
+            self.damage.pass_over_contradiction(self.look_at_bad(*pbn, *record))?;
         }
         match known.last().filter(|_| known.len() == BAD_PORTION) {
             Some((last, _)) => self.damage.scrub().enter(ScrubPhase::Known(last.plus(1))),
@@ -184,22 +184,11 @@ impl Core {
     fn scrub_apart(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
         let (mut read, mut found) = (0, 0);
         for pbn in (first.0..end.0).map(Pbn) {
-            if let Some((one, bad)) = self.pass_over(self.scrub_window(pbn, pbn.plus(1)))? {
+            if let Some((one, bad)) = self.damage.pass_over_contradiction(self.scrub_window(pbn, pbn.plus(1)))? {
                 (read, found) = (read + one, found + bad);
             }
         }
         Ok((read, found))
-    }
-
-    /// Names and passes over a contradiction, which would fail again next time. None: the result was one.
-    pub fn pass_over<T>(&self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Err(error @ Error::Corrupt { .. }) => {
-                self.damage.pass_over(&error);
-                Ok(None)
-            }
-            other => other.map(Some),
-        }
     }
 
     fn scrub_replacements(&self, from: ShardKey) -> Result<u64> {
@@ -288,7 +277,7 @@ impl Core {
     /// entries.
     fn live_within(&self, first: Pbn, end: Pbn) -> Vec<(Pbn, Entry)> {
         let pages = || (page_of(first)..=page_of(Pbn(end.0 - 1))).collect();
-        let mut live: Vec<(Pbn, Entry)> = self.with_readable_pages(pages, |state| {
+        let mut live: Vec<(Pbn, Entry)> = self.metadata.with_readable_pages(pages, |state| {
             let entry = |pbn: Pbn| Some((pbn, state.table.entry(pbn)?));
             (first.0..end.0)
                 .map(Pbn)
@@ -332,9 +321,9 @@ impl Core {
             .map(|block| (block.pbn, block.fingerprint))
             .collect();
         if !completed.is_empty() {
-            self.wait_for_background_room();
+            self.change_room.wait_for_background_room();
             self.stats.counters.blocks_fingerprinted.fetch_add(completed.len() as u64, Relaxed);
-            let _room = self.claim_log_room(GroupBytes::of_blocks(completed.len() as u64));
+            let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(completed.len() as u64));
             self.apply_certain(Plan { fingerprints: completed, ..Plan::default() })?;
         }
         self.make_replicas(&sound)?;
@@ -355,7 +344,7 @@ impl Core {
         let Some(record) = self.damage.scrub().record_to_save(self.foreground.now()) else { return Ok(()) };
         let mut plan = Plan::default();
         plan.change.put(keys::scrub(), record.encode());
-        let _room = self.claim_log_room(GroupBytes::SMALL);
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(plan)
     }
 }

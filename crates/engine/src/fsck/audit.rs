@@ -107,9 +107,9 @@ impl Store {
     pub fn end_of_map(&self, map: MapId) -> Result<Lbn> {
         let (mut from, mut end) = (0, 0);
         loop {
-            let shards = self.core.stored_shards(map, from, SHARDS_LOOKED_AT)?;
+            let shards = self.core.metadata.stored_shards(map, from, SHARDS_LOOKED_AT)?;
             for shard in &shards {
-                let last = self.core.shard(ShardKey { map, shard: *shard })?.extents().last().map(Extent::end);
+                let last = self.core.metadata.shard(ShardKey { map, shard: *shard })?.extents().last().map(Extent::end);
                 end = last.map_or(end, |last| shard * SHARD_BLOCKS + u64::from(last));
             }
             match shards.last() {

@@ -129,7 +129,7 @@ impl Core {
     fn references_beside_maps(&self, visit: &mut dyn FnMut(Run) -> Result<()>) -> Result<()> {
         for ((mut from, to), of_bad) in [(keys::all_bad(), true), (keys::all_replicas(), false)] {
             loop {
-                let records = self.scan(&from, &to, PORTION)?;
+                let records = self.metadata.scan(&from, &to, PORTION)?;
                 for (key, value) in &records {
                     let held = match of_bad {
                         true => [keys::parse_bad(key), BadRecord::decode(value).and_then(|record| record.replacement)],
@@ -159,11 +159,11 @@ impl Core {
             other => other,
         };
         for portion in pages.chunks(PORTION) {
-            if self.load_pages(portion).is_err() {
-                portion.iter().try_for_each(|page| whole(self.load_pages(&[*page])))?;
+            if self.metadata.load_pages(portion).is_err() {
+                portion.iter().try_for_each(|page| whole(self.metadata.load_pages(&[*page])))?;
             }
         }
-        shards.iter().try_for_each(|key| whole(self.shard(*key).map(drop)))
+        shards.iter().try_for_each(|key| whole(self.metadata.shard(*key).map(drop)))
     }
 
     /// Visits the newest value of every shard that memory or the sorted state has, in the order of maps.
@@ -209,7 +209,7 @@ impl Core {
             let shard = match (newer, value) {
                 (Some(shard), _) => Some(shard),
                 (None, Some(value)) => Shard::decode(key, value).map(Arc::new),
-                (None, None) => match self.shard(key) {
+                (None, None) => match self.metadata.shard(key) {
                     Err(Error::Corrupt { .. }) => None,
                     read => Some(read?),
                 },
@@ -221,24 +221,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// Shards of all maps that may hold something, from one on, in order, about `limit` of them, and where to continue.
-    pub fn shards_from(&self, from: ShardKey, limit: usize) -> Result<(Vec<ShardKey>, Option<ShardKey>)> {
-        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
-        // Memory first: a checkpoint in between moves shards from memory into the sorted state.
-        let in_memory = self.state.lock().shards.keys_from(from, limit);
-        let stored = self.stored.scan(&keys::shard(from), &end, limit)?;
-        let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
-        let mut last = found.last().copied().filter(|_| stored.len() == limit);
-        if in_memory.len() == limit {
-            last = [last, in_memory.last().copied()].into_iter().flatten().min();
-        }
-        found.extend(in_memory);
-        found.sort_unstable();
-        found.dedup();
-        found.retain(|key| last.is_none_or(|last| *key <= last));
-        Ok((found, last.map(|last| ShardKey { map: last.map, shard: last.shard + 1 })))
     }
 }
 
@@ -306,7 +288,7 @@ impl Audit<'_> {
     fn records(&mut self) -> Result<()> {
         for (mut from, to) in keys::all_but_shards() {
             loop {
-                let records = self.core.scan(&from, &to, PORTION)?;
+                let records = self.core.metadata.scan(&from, &to, PORTION)?;
                 let unknown = records.iter().filter(|(key, _)| !keys::is_known(key));
                 unknown.for_each(|(key, _)| self.report.note(Fault::Key { key: key.clone() }));
                 match records.last() {

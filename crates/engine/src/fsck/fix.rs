@@ -134,7 +134,7 @@ impl Core {
 
     /// Makes a part of a map that names no valid block a hole.
     fn make_hole(&self, key: crate::format::keys::ShardKey, extent: &Extent) -> Result<()> {
-        let mut shard = (*self.shard(key)?).clone();
+        let mut shard = (*self.metadata.shard(key)?).clone();
         shard.set(Extent { target: Target::Hole, ..*extent });
         let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(extent.first));
         let mut state = self.state.lock();
@@ -146,7 +146,7 @@ impl Core {
 
     /// Sets the count of a block to the number of its references. Without references it is free once that is durable.
     fn set_count(&self, pbn: Pbn, count: u32) -> Result<()> {
-        self.with_pages(
+        self.metadata.with_pages(
             || vec![page_of(pbn)],
             |state| {
                 state.group.touch(Instant::now());
@@ -174,7 +174,7 @@ impl Core {
             }
         };
         let flags = if bad.is_some() { BAD } else { 0 };
-        self.with_pages(
+        self.metadata.with_pages(
             || vec![page_of(pbn)],
             |state| {
                 let page = state.table.edit(page_of(pbn));
@@ -206,7 +206,7 @@ impl Core {
     /// Removes repaired damage from the scrub's record, so that the next mount does not report it. The next scrub
     /// reports what is left.
     fn forget_unknown(&self) -> Result<()> {
-        let record = self.get(&keys::scrub())?.as_deref().and_then(ScrubRecord::decode);
+        let record = self.metadata.get(&keys::scrub())?.as_deref().and_then(ScrubRecord::decode);
         let Some(record) = record.filter(|record| record.unknown > 0) else { return Ok(()) };
         let mut state = self.state.lock();
         state.group.touch(Instant::now());

@@ -37,7 +37,7 @@ impl Store {
         let mut found = Vec::new();
         for part in 0..blocks.0.div_ceil(SHARD_BLOCKS) {
             let len = blocks_of_part(part, blocks);
-            let shard = self.core.shard(ShardKey { map, shard: part })?;
+            let shard = self.core.metadata.shard(ShardKey { map, shard: part })?;
             let holes: u16 = shard.slice(0, len).filter(is_hole).map(|hole| hole.blocks).sum();
             if holes > 0 {
                 found.push(PartWithHoles { part, holes: Blocks(holes.into()), is_empty: holes == len });
@@ -78,7 +78,7 @@ impl Core {
         if holes.is_empty() {
             return Ok(());
         }
-        let placed = self.allocate(1, Claim::KeptBack)?;
+        let placed = self.free_blocks.allocate(1, Claim::KeptBack)?;
         let pbn = placed[0].pbn;
         let tag = self.tag_that_differs(pbn);
         for first in &holes {
@@ -97,9 +97,9 @@ impl Core {
             bad: vec![(pbn, Some(BadRecord { replacement: None, tag }))],
             ..Plan::default()
         };
-        let _room = self.claim_log_room(GroupBytes::of_shards(2));
+        let _room = self.change_room.claim_log_room(GroupBytes::of_shards(2));
         if let Err(error) = self.apply_certain(plan) {
-            self.give_back(&placed);
+            self.free_blocks.give_back(&placed);
             return Err(error);
         }
         self.apply_certain(bad)

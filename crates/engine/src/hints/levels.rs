@@ -4,14 +4,50 @@
 //! All of it is advice. The only durable part is the mark of a clean unmount. After a crash, or if the file is damaged,
 //! truncated or deleted, the block table fills both levels again.
 
+use std::sync::Arc;
+
 use oncefs_dedup::Hint;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::log::Journal;
 use crate::format::page::Entry;
 use crate::hints::store::AreManyWaiting;
+use crate::hints::store::Hints;
+use crate::signals::requests::Signals;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
+use crate::state::published::State;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
 use crate::{Pbn, Tag};
 
-impl Core {
+/// Keeps the two levels of the hint store in step with the block table.
+pub struct HintLevels {
+    pub(super) hints: Arc<Hints>,
+    pub(super) stats: Arc<Statistics>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) stored: Arc<CheckpointStore>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) metadata: Arc<Metadata>,
+}
+
+impl HintLevels {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
+        Self {
+            hints: base.hints.clone(),
+            stats: base.stats.clone(),
+            signals: base.signals.clone(),
+            state: base.state.clone(),
+            stored: base.stored.clone(),
+            journal: base.journal.clone(),
+            metadata: metadata.clone(),
+        }
+    }
+}
+
+impl HintLevels {
     /// Applies the changes of a publication to the memory level.
     pub fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
         self.wake_to_merge(self.hints.update(freed, placed, &self.stats.counters));
@@ -51,7 +87,7 @@ impl Core {
     fn worth_of(&self, hints: &[Hint]) -> Vec<u32> {
         let mut pbns: Vec<Pbn> = hints.iter().map(|hint| hint.pbn).collect();
         pbns.sort_unstable();
-        let entries = match self.entries_at(&pbns) {
+        let entries = match self.metadata.entries_at(&pbns) {
             Ok(entries) => entries,
             Err(error) => {
                 log::debug!("cannot compare hints with the block table, keeping them: {error}");

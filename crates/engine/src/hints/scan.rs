@@ -1,14 +1,14 @@
 //! Fills the hint store: reads the block table once, at disk speed, in the background, after a mount and after hints
 //! were lost. Until it is done some duplicates are missed. Nothing else depends on it.
 
-use crate::core::Core;
 use crate::format::page::{PAGE_ENTRIES, Page};
+use crate::hints::levels::HintLevels;
 use crate::{Pbn, Result, Tag};
 
 /// Pages read in one request.
 const REQUEST_PAGES: u64 = 256;
 
-impl Core {
+impl HintLevels {
     /// After a mount: makes both levels of the hint store name every live block of the sample.
     pub fn fill_hints(&self) -> Result<()> {
         let is_complete = self.hints.adopt_disk_level(self.journal.opened_at(), &self.stats.counters);
@@ -41,7 +41,7 @@ impl Core {
             let Some(next) = self.stored.next_written_page(number)? else { return Ok(()) };
             number = next;
             let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
-            let pages = self.readable_pages(number, count)?;
+            let pages = self.metadata.readable_pages(number, count)?;
             // An unreadable page would be unreadable again next time, so its blocks get no hints.
             for (number, page) in (number..).zip(&pages) {
                 page.iter().for_each(|page| self.add_hints_of(number, page));
@@ -74,7 +74,7 @@ mod tests {
     fn memory_names_all_from_a_scan_on_until_a_hint_leaves_it() {
         let core = Devices::new(Blocks(40_000), Settings { hint_bytes: 64 << 10, ..two_levels() }).open();
         assert!(!core.hints.memory_names_all(), "nothing was scanned yet");
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         assert!(core.hints.memory_names_all());
         let data = unique(12_000, 1);
         for (n, part) in (0..).zip(data.chunks(200 * BLOCK_BYTES)) {
@@ -88,8 +88,8 @@ mod tests {
             );
         }
         assert!(!core.hints.memory_names_all(), "the test has to fill memory");
-        core.merge_waiting_hints();
-        core.scan_table().unwrap();
+        core.hint_levels.merge_waiting_hints();
+        core.hint_levels.scan_table().unwrap();
         assert!(!core.hints.memory_names_all(), "they do not fit");
     }
 }

@@ -33,7 +33,8 @@ impl Core {
         }
         let window = options.window.map_or(WINDOW_SHARDS, |blocks| (blocks.0 / SHARD_BLOCKS).max(1) as usize);
         let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_SHARDS))?;
-        let run_blocks_min = options.run_blocks_min.unwrap_or_else(|| self.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
+        let run_blocks_min =
+            options.run_blocks_min.unwrap_or_else(|| self.file_policies.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
         self.look_at_short(&mut runs, run_blocks_min)?;
         let plan = plan_defrag(&runs, &DefragRule { run_blocks_min, space_blocks: options.space.0 });
         let (moved, unshared) = (plan.blocks_moved, plan.blocks_unshared);
@@ -117,33 +118,8 @@ impl Core {
     /// Adds the runs of some shards, between two lbns. Returns how many shards these are, and where to continue.
     fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<FileRun>) -> Result<(usize, Option<Lbn>)> {
         let _map = self.maps.lock(map).read();
-        self.attached(map)?;
+        self.metadata.attached(map)?;
         self.each_extent(map, from, until, &mut |lbn, pbn, blocks| FileRun::add(runs, lbn, pbn, blocks))
-    }
-
-    /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Returns how many shards these are,
-    /// and where to continue. The caller holds the map's lock.
-    fn each_extent(
-        &self,
-        map: MapId,
-        from: Lbn,
-        until: Lbn,
-        each: &mut dyn FnMut(Lbn, Pbn, u64),
-    ) -> Result<(usize, Option<Lbn>)> {
-        let mut shards = self.stored_shards(map, from.0 / SHARD_BLOCKS, PORTION_SHARDS)?;
-        let may_be_more = shards.len() == PORTION_SHARDS;
-        shards.retain(|shard| shard * SHARD_BLOCKS < until.0);
-        for &shard in &shards {
-            let begins = shard * SHARD_BLOCKS;
-            let inside = |lbn: Lbn| lbn.0.saturating_sub(begins).min(SHARD_BLOCKS) as u16;
-            for extent in self.shard(ShardKey { map, shard })?.slice(inside(from), inside(until)) {
-                if let Target::Data(pbn) = extent.target {
-                    each(Lbn(begins + u64::from(extent.first)), pbn, u64::from(extent.blocks));
-                }
-            }
-        }
-        let next = shards.last().filter(|_| may_be_more).map(|last| Lbn((last + 1) * SHARD_BLOCKS));
-        Ok((shards.len(), next.filter(|next| *next < until)))
     }
 
     /// Counts the shared blocks of runs that may move, and marks runs with a block that must stay.
@@ -153,7 +129,7 @@ impl Core {
         let mut pbns: Vec<Pbn> = runs.iter().filter(|run| is_short(run)).flat_map(pbns_of).collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.known_entries(&pbns);
+        let entries = self.metadata.known_entries(&pbns);
         for run in runs.iter_mut().filter(|run| is_short(run)) {
             let known = || pbns_of(run).map(|pbn| entries.get(&pbn).filter(|entry| entry.serves(entry.tag)));
             let must_stay = known().any(|entry| entry.is_none());
@@ -162,5 +138,32 @@ impl Core {
             (run.must_stay, run.shared) = (must_stay, shared);
         }
         Ok(())
+    }
+}
+
+impl Core {
+    /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Returns how many shards these are,
+    /// and where to continue. The caller holds the map's lock.
+    fn each_extent(
+        &self,
+        map: MapId,
+        from: Lbn,
+        until: Lbn,
+        each: &mut dyn FnMut(Lbn, Pbn, u64),
+    ) -> Result<(usize, Option<Lbn>)> {
+        let mut shards = self.metadata.stored_shards(map, from.0 / SHARD_BLOCKS, PORTION_SHARDS)?;
+        let may_be_more = shards.len() == PORTION_SHARDS;
+        shards.retain(|shard| shard * SHARD_BLOCKS < until.0);
+        for &shard in &shards {
+            let begins = shard * SHARD_BLOCKS;
+            let inside = |lbn: Lbn| lbn.0.saturating_sub(begins).min(SHARD_BLOCKS) as u16;
+            for extent in self.metadata.shard(ShardKey { map, shard })?.slice(inside(from), inside(until)) {
+                if let Target::Data(pbn) = extent.target {
+                    each(Lbn(begins + u64::from(extent.first)), pbn, u64::from(extent.blocks));
+                }
+            }
+        }
+        let next = shards.last().filter(|_| may_be_more).map(|last| Lbn((last + 1) * SHARD_BLOCKS));
+        Ok((shards.len(), next.filter(|next| *next < until)))
     }
 }

@@ -7,6 +7,7 @@
 mod verdict;
 
 use oncefs_dedup::ShareLimit;
+use verdict::{Known, verdicts};
 
 use crate::core::Core;
 use crate::format::keys::ShardKey;
@@ -16,7 +17,6 @@ use crate::layout::explanation::{BudgetUse, Explained, ExplainedRun, What, push_
 use crate::layout::referrers::References;
 use crate::worker::visit::{Holders, ascending};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
-use verdict::{Known, verdicts};
 
 /// Shards explained in one portion: 32 MiB of a file without holes.
 const PORTION_SHARDS: usize = 32;
@@ -34,10 +34,12 @@ struct Seen {
 impl Core {
     /// See [`crate::Store::explain`].
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
-        let run_blocks_min = self.run_blocks_min(map);
+        let run_blocks_min = self.file_policies.run_blocks_min(map);
         let (runs, next) = self.explain_with(map, from, run_blocks_min)?;
-        let (effective_policy, run_blocks_min_from) =
-            (self.effective_policy(map), self.why_effective(self.file_policy(map)));
+        let (effective_policy, run_blocks_min_from) = (
+            self.file_policies.effective_policy(map),
+            self.file_policies.why_effective(self.file_policies.file_policy(map)),
+        );
         let is_left_alone = !effective_policy.is_inline && !effective_policy.is_later;
         let budget = self.budget_use(map)?;
         Ok(Explained { map: map.0, runs, next, run_blocks_min, run_blocks_min_from, budget, is_left_alone })
@@ -45,8 +47,8 @@ impl Core {
 
     /// How much of its budget a file uses, if it has one.
     fn budget_use(&self, map: MapId) -> Result<Option<BudgetUse>> {
-        let ShareLimit::Budget(slowdown) = self.share_limit(map) else { return Ok(None) };
-        let (account, cost) = (self.account(map)?, self.policy.piece_cost());
+        let ShareLimit::Budget(slowdown) = self.file_policies.share_limit(map) else { return Ok(None) };
+        let (account, cost) = (self.file_policies.account(map)?, self.policy.piece_cost());
         let pieces_max = account.pieces_max(slowdown, cost);
         let percent = account.slowdown_percent(cost).round() as u32;
         Ok(Some(BudgetUse { percent_max: slowdown.0, percent, pieces: account.pieces, pieces_max }))
@@ -81,12 +83,12 @@ impl Core {
         let first = from.0 / SHARD_BLOCKS;
         let start = first.saturating_sub(margin);
         let limit = PORTION_SHARDS + 2 * margin as usize + 1;
-        let shards = self.stored_shards(map, start, limit)?;
+        let shards = self.metadata.stored_shards(map, start, limit)?;
         let inside: Vec<u64> = shards.iter().copied().filter(|shard| *shard >= first).collect();
         let mut blocks = Vec::new();
         for &shard in &shards {
             let key = ShardKey { map, shard };
-            for extent in self.shard(key)?.extents() {
+            for extent in self.metadata.shard(key)?.extents() {
                 let targets = (0..u64::from(extent.blocks)).map(|n| (n, extent.target.plus(n)));
                 blocks.extend(targets.map(|(n, target)| (key.first().plus(u64::from(extent.first) + n), target)));
             }
@@ -110,7 +112,7 @@ impl Core {
         let waits = self.which_wait(map, blocks);
         assert_eq!(waits.len(), blocks.len(), "whether each block waits for the worker");
         let last = known.iter().rfind(|block| block.own.is_some()).map(|block| block.lbn);
-        let end = last.map(|last| self.end_blocks_min(map, last)).transpose()?.flatten();
+        let end = last.map(|last| self.file_policies.end_blocks_min(map, last)).transpose()?.flatten();
         let equal = verdicts(&known, run_blocks_min, last.zip(end));
         assert_eq!(equal.len(), blocks.len(), "what is known of each block's equals");
         let what = |((&(_, target), equal), waits)| match target {
@@ -123,7 +125,7 @@ impl Core {
 
     /// Which blocks the worker has yet to visit.
     fn which_wait(&self, map: MapId, blocks: &[(Lbn, Target)]) -> Vec<bool> {
-        let is_later = self.is_later(map);
+        let is_later = self.file_policies.is_later(map);
         self.worker.with_pass(|pass| {
             let is_ahead = |lbn: Lbn| pass.is_ahead_of(ShardKey { map, shard: lbn.0 / SHARD_BLOCKS });
             let listed = self.backlog.which_wait(map, blocks.iter().map(|(lbn, _)| *lbn));
@@ -141,7 +143,7 @@ impl Core {
         hints.extend(self.hints.peek(&tags));
         hints.extend(self.hints.peek_waiting(&tags));
         hints.extend(self.hints.look_up_on_disk(&tags, &self.stats.counters));
-        let entries = self.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
+        let entries = self.metadata.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
         hints.sort_unstable();
         hints.dedup();
         let mut holders = Holders::new();

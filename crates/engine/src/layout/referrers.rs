@@ -94,7 +94,7 @@ impl Core {
         let mut pbns: Vec<Pbn> = pbns.collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.known_entries(&pbns);
+        let entries = self.metadata.known_entries(&pbns);
         let mut references = References { entries, bad: HashMap::new(), of_replacements: HashMap::new() };
         for (pbn, record) in self.state.lock().bad.list() {
             references.bad.insert(pbn, record.replacement);
@@ -130,14 +130,14 @@ impl Core {
         limit: usize,
         each: &mut dyn FnMut(Referrer),
     ) -> Result<Option<ShardKey>> {
-        let (keys, next) = self.shards_from(from, limit)?;
+        let (keys, next) = self.metadata.shards_from(from, limit)?;
         for key in keys {
             let shard = {
                 let _map = self.maps.lock(key.map).read();
                 if self.state.lock().is_detached(key.map) {
                     continue;
                 }
-                self.shard(key)
+                self.metadata.shard(key)
             };
             match shard {
                 Err(error) => log::warn!("blocks are not looked at: {error}"),

@@ -8,10 +8,9 @@ use std::cmp::Reverse;
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Candidates, FilePieces, PieceCounter};
 
-use crate::core::Core;
 use crate::format::keys::{SHARD_BLOCKS, ShardKey};
-use crate::format::page::page_of;
 use crate::format::shard::Target;
+use crate::policy::effective::FilePolicies;
 use crate::{Lbn, MapId, Pbn, Result};
 
 /// Blocks with this many references are in the memory of every reader of the volume: the read cache admits them first.
@@ -25,7 +24,7 @@ const PORTION_SHARDS: usize = 64;
 /// Most shards that the worker reads: 16 GiB of a file. Blocks beyond these do not count.
 const SHARDS_OF_WORKER_MAX: usize = 16_384;
 
-impl Core {
+impl FilePolicies {
     /// The account of a file, computed from its last blocks before a place. If they cannot be read it is empty, because
     /// no write depends on it.
     pub fn account_before(&self, map: MapId, place: Lbn) -> FilePieces {
@@ -54,9 +53,9 @@ impl Core {
         let (mut blocks, mut counter) = (0, PieceCounter::default());
         let (mut from, mut left) = (from, shards_max);
         while left > 0 {
-            let shards = self.stored_shards(map, from, left.min(PORTION_SHARDS))?;
+            let shards = self.metadata.stored_shards(map, from, left.min(PORTION_SHARDS))?;
             for &shard in &shards {
-                for extent in self.shard(ShardKey { map, shard })?.extents() {
+                for extent in self.metadata.shard(ShardKey { map, shard })?.extents() {
                     if let Target::Data(pbn) = extent.target {
                         blocks += u64::from(extent.blocks);
                         counter.add(pbn.0, u64::from(extent.blocks), gap_blocks_max);
@@ -77,13 +76,10 @@ impl Core {
     /// their own many times. So the number of blocks that cost nothing is bounded.
     pub fn in_every_memory(&self, candidates: &[Candidates]) -> HashSet<Pbn> {
         let mut popular: HashMap<Pbn, usize> = HashMap::new();
-        {
-            let mut state = self.state.lock();
-            let mut is_popular =
-                |pbn: &Pbn| state.table.page(page_of(*pbn)).is_some_and(|page| page.count(*pbn) >= REFS_FREE_MIN);
-            for pbn in candidates.iter().flat_map(|block| block.holders).copied().filter(|pbn| is_popular(pbn)) {
-                *popular.entry(pbn).or_default() += 1;
-            }
+        let holders = || candidates.iter().flat_map(|block| block.holders).copied();
+        let are_popular = self.metadata.have_references(holders(), REFS_FREE_MIN);
+        for (pbn, _) in holders().zip(are_popular).filter(|(_, is_popular)| *is_popular) {
+            *popular.entry(pbn).or_default() += 1;
         }
         let mut most: Vec<(usize, Pbn)> = popular.into_iter().map(|(pbn, blocks)| (blocks, pbn)).collect();
         most.sort_unstable_by_key(|(blocks, pbn)| (Reverse(*blocks), *pbn));
@@ -107,14 +103,14 @@ mod tests {
         for n in 0..u64::from(REFS_FREE_MIN) {
             core.clone_blocks((source, Lbn(0)), (target, Lbn(n * BLOCKS)), Blocks(BLOCKS), |_, _| ()).unwrap();
         }
-        let shard = core.shard(ShardKey { map: source, shard: 0 }).unwrap();
+        let shard = core.metadata.shard(ShardKey { map: source, shard: 0 }).unwrap();
         let Target::Data(first) = shard.extents()[0].target else { panic!("{shard:?}") };
         let pbns: Vec<Pbn> = (0..BLOCKS).map(|n| first.plus(n)).collect();
         // The last one is the file's main content.
         let holders: Vec<&[Pbn]> = pbns.chunks(1).chain(pbns.chunks(1).skip(19)).collect();
         let blocks: Vec<Candidates> =
             holders.into_iter().map(|holders| Candidates { holders, current: None }).collect();
-        let free = core.in_every_memory(&blocks);
+        let free = core.file_policies.in_every_memory(&blocks);
         assert_eq!(free.len(), FREE_BLOCKS_MAX);
         assert!(free.contains(&pbns[19]) && free.contains(&pbns[0]) && !free.contains(&pbns[18]), "{free:?}");
     }

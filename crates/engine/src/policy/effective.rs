@@ -6,57 +6,54 @@
 //! changes in the same publication as its cause, is durable with its group, and is removed in the publication that
 //! detaches its map. So a crash leaves both or neither.
 
-use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, ShareLimit, Work, effective_policy};
+use std::sync::Arc;
 
-use crate::core::Core;
+use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
+
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
 use crate::format::file_policy;
 use crate::format::keys;
+use crate::policy::policies::PolicyFacts;
+use crate::settings::values::Tuning;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
+use crate::state::loading::Metadata;
 use crate::types::PolicyChange;
-use crate::{Change, MapId, Store};
+use crate::{Change, MapId};
 
-impl Store {
-    /// The policy of a map's file, as last published. If it cannot be read, that is logged and the mount's policy
-    /// applies.
-    pub fn file_policy(&self, map: MapId) -> FilePolicy {
-        self.core.file_policy(map)
-    }
+/// Decides how each file is deduplicated, and which of its runs are shared.
+pub struct FilePolicies {
+    pub(super) health: Arc<Health>,
+    pub(super) policy: Arc<PolicyFacts>,
+    pub(super) tuning: Arc<Tuning>,
+    pub(super) backlog: Arc<Backlog>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) metadata: Arc<Metadata>,
+}
 
-    /// The effective policy of a map.
-    pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
-        self.core.effective_policy(map)
-    }
-
-    /// The shortest run worth sharing under a limit, in blocks. With a budget: the shortest run length at which a whole
-    /// file could be shared.
-    pub fn shortest_run(&self, limit: ShareLimit) -> u32 {
-        self.core.shortest_run(limit)
-    }
-
-    /// The effective policy of a file with this policy, and the reason for it.
-    pub fn effective_policy_of(&self, policy: FilePolicy) -> (EffectivePolicy, String) {
-        (self.core.effective_policy_by(policy), self.core.why_effective(policy))
-    }
-
-    /// Adds a file's new policy to a change. If it allows more than before, the worker visits the file once the change
-    /// is published. The caller prevents other changes of this file's policy meanwhile.
-    pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
-        self.core.policy_change(change, map, policy);
-    }
-
-    /// Like [`Store::policy_change`], for a map without blocks, which the worker need not visit.
-    pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
-        self.core.first_policy(change, map, policy);
+impl FilePolicies {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
+        Self {
+            health: base.health.clone(),
+            policy: base.policy.clone(),
+            tuning: base.tuning.clone(),
+            backlog: base.backlog.clone(),
+            signals: base.signals.clone(),
+            metadata: metadata.clone(),
+        }
     }
 }
 
-impl Core {
-    /// See [`Store::file_policy`].
+impl FilePolicies {
+    /// See [`crate::Store::file_policy`].
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
         let ticket = match self.policy.file_policy(map) {
             Ok(policy) => return policy,
             Err(ticket) => ticket,
         };
-        let policy = match self.get(&keys::file_policy(map)) {
+        let policy = match self.metadata.get(&keys::file_policy(map)) {
             Ok(None) => FilePolicy::default(),
             Ok(Some(bytes)) => file_policy::decode(map, &bytes).unwrap_or_else(|| {
                 log::warn!(
@@ -74,23 +71,24 @@ impl Core {
         policy
     }
 
-    /// See [`Store::effective_policy`].
+    /// See [`crate::Store::effective_policy`].
     pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
         self.effective_policy_by(self.file_policy(map))
     }
 
-    fn effective_policy_by(&self, policy: FilePolicy) -> EffectivePolicy {
+    /// The effective policy of a file with this policy.
+    pub fn effective_policy_by(&self, policy: FilePolicy) -> EffectivePolicy {
         let mount = self.tuning.with(|settings| settings.mount_policy());
         effective_policy(policy, mount)
     }
 
-    /// See [`Store::policy_change`].
+    /// See [`crate::Store::policy_change`].
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         let allows_more = self.allows_more_of(map, self.file_policy(map), policy);
         self.add_policy(change, PolicyChange { map, policy, allows_more });
     }
 
-    /// See [`Store::first_policy`]. A map that is deleted ends as it began: without a policy of its own.
+    /// See [`crate::Store::first_policy`]. A map that is deleted ends as it began: without a policy of its own.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.add_policy(change, PolicyChange { map, policy, allows_more: false });
     }
@@ -100,7 +98,9 @@ impl Core {
         let key = keys::file_policy(new.map);
         if new.policy != FilePolicy::default() {
             change.put(key, file_policy::encode(new.map, &new.policy));
-        } else if change.policies.iter().any(|other| other.map == new.map) || !matches!(self.get(&key), Ok(None)) {
+        } else if change.policies.iter().any(|other| other.map == new.map)
+            || !matches!(self.metadata.get(&key), Ok(None))
+        {
             change.delete(key);
         } else {
             return;
@@ -154,6 +154,13 @@ impl Core {
             of_mount if of_mount == mount.limit() => "set by read_slowdown_percent_max".to_owned(),
             _ => format!("set by its {}", ranked()),
         }
+    }
+}
+
+impl FilePolicies {
+    /// Whether a file is deduplicated out of line.
+    pub fn is_later(&self, map: MapId) -> bool {
+        self.effective_policy(map).is_later
     }
 }
 

@@ -36,7 +36,7 @@ impl Core {
     /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
-        let has_data = self.totals().used.0 >= DATA_BLOCKS_MIN;
+        let has_data = self.free_blocks.totals().used.0 >= DATA_BLOCKS_MIN;
         if !has_budget || !has_data || self.policy.is_probed() {
             return false;
         }
@@ -90,12 +90,12 @@ impl Core {
 
     /// Single blocks with data, far from each other and in random order, and beginnings of ranges that are all data.
     fn places(&self, random: &mut Random) -> (Vec<Pbn>, Vec<Pbn>) {
-        let data = self.totals().data.0;
+        let data = self.free_blocks.totals().data.0;
         let mut pbns: Vec<Pbn> = (0..PLACES).map(|_| Pbn(1 + random.below(data - 1))).collect();
         pbns.sort_unstable();
         pbns.dedup_by_key(|pbn| pbn.0 / LARGE_BLOCKS);
         let live = |pbns: &[Pbn]| -> Vec<Pbn> {
-            let entries = self.known_entries(pbns);
+            let entries = self.metadata.known_entries(pbns);
             pbns.iter().copied().filter(|pbn| entries.get(pbn).is_some_and(|entry| entry.serves(entry.tag))).collect()
         };
         let apart = live(&pbns);
@@ -110,7 +110,7 @@ impl Core {
 
     /// After opening: restores the measurement of an earlier mount.
     pub fn restore_piece_cost(&self) -> Result<()> {
-        let Some(value) = self.get(&keys::device())? else { return Ok(()) };
+        let Some(value) = self.metadata.get(&keys::device())? else { return Ok(()) };
         match DeviceRecord::decode(&value) {
             Some(record) => {
                 self.policy.start_from(record.piece_cost);
@@ -129,7 +129,7 @@ impl Core {
         }
         let mut plan = Plan::default();
         plan.change.put(keys::device(), DeviceRecord { piece_cost }.encode());
-        let _room = self.claim_log_room(GroupBytes::SMALL);
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(plan)?;
         self.policy.note_saved(piece_cost);
         Ok(())

@@ -7,12 +7,12 @@ use std::time::Instant;
 
 use oncefs_dedup::{EffectivePolicy, RunRule, ShareLimit, Work};
 
-use crate::core::Core;
 use crate::policy::device_reads::Change;
+use crate::policy::effective::FilePolicies;
 use crate::settings::values::Settings;
 use crate::{Lbn, MapId, Result};
 
-impl Core {
+impl FilePolicies {
     /// The limit of a map's sharing.
     pub fn share_limit(&self, map: MapId) -> ShareLimit {
         self.limit_by(map, self.effective_policy(map))
@@ -46,7 +46,7 @@ impl Core {
     pub fn end_blocks_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
         let policy = self.effective_policy(map);
         match policy.limit {
-            ShareLimit::Budget(_) => Ok(self.is_end(map, last)?.then_some(1)),
+            ShareLimit::Budget(_) => Ok(self.metadata.is_end(map, last)?.then_some(1)),
             ShareLimit::Runs(_) if policy.shares_ends => self.end_chunk_min(map, last),
             ShareLimit::Runs(_) => Ok(None),
         }
@@ -54,7 +54,7 @@ impl Core {
 
     /// Like `end_blocks_min`, for a file whose last chunk is shared whatever its length.
     pub fn end_chunk_min(&self, map: MapId, last: Lbn) -> Result<Option<u32>> {
-        Ok(self.is_end(map, last)?.then(|| RunRule::end_chunk(last)))
+        Ok(self.metadata.is_end(map, last)?.then(|| RunRule::end_chunk(last)))
     }
 
     /// Learns how a map is read, from a request of a user who may also write it. A file that is read at random loses
@@ -92,6 +92,7 @@ mod tests {
     use oncefs_dedup::{Skipped, Slowdown};
 
     use super::*;
+    use crate::core::Core;
     use crate::tests::fixture::{Devices, one_level, unique};
     use crate::{BLOCK_BYTES, Blocks, Pbn};
 
@@ -123,7 +124,7 @@ mod tests {
 
     fn read(core: &Core, map: u64, first: u64, blocks: u64) {
         core.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
-        core.note_read(MapId(map), Lbn(first), blocks);
+        core.file_policies.note_read(MapId(map), Lbn(first), blocks);
     }
 
     fn read_at_random(core: &Core, map: u64) {
@@ -148,7 +149,7 @@ mod tests {
         write(&core, 1, 0, &unique(600, 1));
         take_all(&core);
         read_at_random(&core, 1);
-        assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (5, 5));
+        assert_eq!((core.file_policies.run_blocks_min(MapId(1)), core.file_policies.run_blocks_min(MapId(2))), (5, 5));
         assert!(core.backlog.is_empty(), "nothing is looked at again");
     }
 
@@ -162,8 +163,11 @@ mod tests {
         read_all(&core, 2);
         assert!(core.backlog.is_empty());
         read_at_random(&core, 1);
-        assert_eq!((core.share_limit(MapId(1)), core.share_limit(MapId(2))), (ShareLimit::Runs(1), BUDGET));
-        assert_eq!((core.run_blocks_min(MapId(1)), core.run_blocks_min(MapId(2))), (1, 10));
+        assert_eq!(
+            (core.file_policies.share_limit(MapId(1)), core.file_policies.share_limit(MapId(2))),
+            (ShareLimit::Runs(1), BUDGET)
+        );
+        assert_eq!((core.file_policies.run_blocks_min(MapId(1)), core.file_policies.run_blocks_min(MapId(2))), (1, 10));
         assert!(waits(&core, Skipped::Owner(1)) && !waits(&core, Skipped::Owner(2)));
         take_all(&core);
         read_at_random(&core, 1);
@@ -178,7 +182,7 @@ mod tests {
         for n in 0..2_000 {
             core.read(MapId(1), n * 7_919 % 500 * BLOCK, BLOCK_BYTES).unwrap();
         }
-        assert_eq!(core.share_limit(MapId(1)), BUDGET);
+        assert_eq!(core.file_policies.share_limit(MapId(1)), BUDGET);
         assert!(core.backlog.is_empty());
     }
 
@@ -213,7 +217,7 @@ mod tests {
             [(None, Change::Rose, false), (None, Change::Fell, true), (Some(8), Change::Fell, false)]
         {
             let core = volume(setting);
-            core.piece_cost_changed(change, Instant::now());
+            core.file_policies.piece_cost_changed(change, Instant::now());
             assert_eq!(waits(&core, Skipped::Everything), is_due, "{setting:?} {change:?}");
         }
     }
@@ -224,8 +228,8 @@ mod tests {
         for (minutes, is_due) in [(0, true), (1, false), (300, false), (361, true), (362, false), (800, true)] {
             take_all(&core);
             let now = began + Duration::from_secs(60 * minutes);
-            core.piece_cost_changed(Change::Rose, now);
-            core.piece_cost_changed(Change::Fell, now);
+            core.file_policies.piece_cost_changed(Change::Rose, now);
+            core.file_policies.piece_cost_changed(Change::Fell, now);
             assert_eq!(waits(&core, Skipped::Everything), is_due, "after {minutes} minutes");
         }
     }

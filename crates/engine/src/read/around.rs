@@ -29,7 +29,7 @@ impl Core {
         }
         let key = ShardKey { map, shard: 0 };
         // Both fit, given the constants above.
-        let shard = self.shard(key)?;
+        let shard = self.metadata.shard(key)?;
         let mut behind = shard.slice(blocks as u16, SHARD_BLOCKS as u16);
         Ok(!behind.any(|extent| matches!(extent.target, Target::Data(_))))
     }
@@ -53,7 +53,7 @@ impl Core {
         }
         let region = region_of(asked_for.start);
         let pbns: Vec<Pbn> = (region.start.0..region.end.0).map(Pbn).collect();
-        let entries = self.known_entries(&pbns);
+        let entries = self.metadata.known_entries(&pbns);
         let is_there =
             |pbn: &Pbn| entries.get(pbn).is_some_and(|entry| entry.count > 0) && self.staging.get(*pbn).is_none();
         let there: Vec<Pbn> = pbns.into_iter().filter(is_there).collect();

@@ -20,7 +20,7 @@ impl Core {
     pub fn look_over(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<bool>>> {
         let verifies = self.tuning.verifies_reads();
         if !verifies && !self.damage.is_content_lost() {
-            return Ok(Some(self.which_are_shared(parts.iter().flat_map(|part| part.pbns()))));
+            return Ok(Some(self.metadata.which_are_shared(parts.iter().flat_map(|part| part.pbns()))));
         }
         let mut tags: Vec<(Pbn, Tag)> = Vec::with_capacity(parts.iter().map(|part| part.blocks()).sum());
         for part in &*parts {
@@ -28,10 +28,10 @@ impl Core {
             tags.extend(part.pbns().zip(blocks));
         }
         if self.damage.is_content_lost() {
-            self.offer(tags.iter().copied());
+            self.damage_reports.offer(tags.iter().copied());
         }
         if !verifies {
-            return Ok(Some(self.which_are_shared(tags.iter().map(|(pbn, _)| *pbn))));
+            return Ok(Some(self.metadata.which_are_shared(tags.iter().map(|(pbn, _)| *pbn))));
         }
         let known = self.known_of(&tags);
         assert_eq!(known.len(), tags.len(), "what is known of each block");
@@ -49,7 +49,7 @@ impl Core {
     ) -> Result<bool> {
         let mut is_all_right = true;
         for pbn in wrong {
-            self.suspect(pbn);
+            self.damage_reports.suspect(pbn);
             if !self.replace(pbn, parts) {
                 if reader != NOBODY {
                     return Err(damaged(pbn));
@@ -89,7 +89,7 @@ impl Core {
     fn compare_tags(&self, tags: &[(Pbn, Tag)]) -> Result<Vec<Known>> {
         let by_page = || tags.chunk_by(|a, b| page_of(a.0) == page_of(b.0));
         let pages = || by_page().map(|of_page| page_of(of_page[0].0)).collect();
-        self.with_pages(pages, |state| {
+        self.metadata.with_pages(pages, |state| {
             let mut known = Vec::with_capacity(tags.len());
             for of_page in by_page() {
                 let page = state.table.page(page_of(of_page[0].0)).expect("it is in memory");
@@ -117,13 +117,6 @@ impl Core {
             }
         }
         assert!(shared.next().is_none(), "a block was looked over that is not offered");
-    }
-
-    /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.
-    pub fn which_are_shared(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<bool> {
-        let mut state = self.state.lock();
-        let is_shared = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) > 1);
-        pbns.map(is_shared).collect()
     }
 }
 

@@ -55,7 +55,7 @@ impl Core {
     fn runs_of(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut runs: Vec<(Target, u64)> = Vec::new();
         for (key, start, end) in shard_parts(map, first, blocks) {
-            for extent in self.shard(key)?.slice(start, end) {
+            for extent in self.metadata.shard(key)?.slice(start, end) {
                 let length = u64::from(extent.blocks);
                 match runs.last_mut() {
                     Some((target, blocks)) if target.plus(*blocks) == extent.target => *blocks += length,

@@ -92,7 +92,7 @@ impl Core {
                 // A bad place affects only its own block. Errors inside gaps are ignored.
                 Err(error) => {
                     if self.read_again(reader, span, error)? {
-                        let shared = self.which_are_shared(span.iter().flat_map(Part::pbns));
+                        let shared = self.metadata.which_are_shared(span.iter().flat_map(Part::pbns));
                         self.admit_read(reader, &span.iter_mut().collect::<Vec<_>>(), &shared);
                     }
                 }
@@ -147,7 +147,7 @@ impl Core {
 
     /// Serves a block that cannot be read.
     fn read_second_copy(&self, pbn: Pbn, bytes: &mut [u8], error: Error) -> Result<()> {
-        self.suspect(pbn);
+        self.damage_reports.suspect(pbn);
         if self.read_replica(pbn, bytes) { Ok(()) } else { Err(error) }
     }
 
@@ -176,7 +176,7 @@ impl Core {
     /// data.
     fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
         let (results, changed) = self.policy.timed_device_reads(blocks, requests);
-        changed.into_iter().for_each(|change| self.piece_cost_changed(change, Instant::now()));
+        changed.into_iter().for_each(|change| self.file_policies.piece_cost_changed(change, Instant::now()));
         let read = blocks.iter().zip(&results).filter(|(_, result)| result.is_ok());
         let read: u64 = read.map(|(blocks, _)| blocks * BLOCK_BYTES as u64).sum();
         self.stats.counters.data_bytes_read.fetch_add(read, Relaxed);

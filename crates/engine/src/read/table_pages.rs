@@ -56,7 +56,7 @@ impl Core {
         if !numbers.is_empty() && results.iter().all(Result::is_ok) {
             let came = read.into_iter().zip(bytes.chunks_exact(PAGE_BYTES));
             let wanted = came.filter(|(number, _)| numbers.binary_search(number).is_ok());
-            self.admit_sound_pages(wanted.map(page_in).collect(), generation);
+            self.metadata.admit_sound_pages(wanted.map(page_in).collect(), generation);
         }
     }
 }

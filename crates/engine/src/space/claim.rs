@@ -2,11 +2,18 @@
 //! bitmap is built when the region is first used: from the block table, from the current group, and from freed blocks
 //! that may not be reused yet.
 
-use crate::core::Core;
+use std::sync::Arc;
+
+use crate::base::BaseParts;
 use crate::format::page::{PAGE_ENTRIES, Page};
 use crate::space::allocator::{REGION_BLOCKS, REGION_PAGES, Run, blocks_in};
 use crate::space::bitmap::Bitmap;
+use crate::space::data_area::DataArea;
+use crate::space::free_space::FreeSpace;
+use crate::state::loading::Metadata;
 use crate::state::published::State;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
 use crate::{Blocks, Error, Pbn, Result, Totals};
 
 /// Kept back from ordinary writes, so that truncating a file on a full volume can store its last block.
@@ -27,7 +34,7 @@ pub enum Claim {
 
 /// Room claimed for reservations that are about to be made.
 pub struct RoomClaim<'a> {
-    core: &'a Core,
+    free: &'a FreeBlocks,
     blocks: u64,
 }
 
@@ -46,11 +53,33 @@ impl RoomClaim<'_> {
 
 impl Drop for RoomClaim<'_> {
     fn drop(&mut self) {
-        self.core.unclaim(self.blocks);
+        self.free.unclaim(self.blocks);
     }
 }
 
-impl Core {
+/// Claims, allocates and gives back the blocks of the data area.
+pub struct FreeBlocks {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) space: Arc<FreeSpace>,
+    pub(super) data: Arc<DataArea>,
+    pub(super) stats: Arc<Statistics>,
+    pub(super) metadata: Arc<Metadata>,
+}
+
+impl FreeBlocks {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
+        Self {
+            state: base.state.clone(),
+            space: base.space.clone(),
+            data: base.data.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+        }
+    }
+}
+
+impl FreeBlocks {
     /// Allocates exactly `blocks` blocks. They are claimed until they are published or given back, except for those
     /// that replace reservations.
     pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
@@ -83,7 +112,7 @@ impl Core {
 
     /// Claims room for reservations. The claim ends with the value.
     pub fn claim_reservations(&self, blocks: u64) -> Result<RoomClaim<'_>> {
-        self.claim_room(blocks, KEPT_BACK_BLOCKS).map(|blocks| RoomClaim { core: self, blocks })
+        self.claim_room(blocks, KEPT_BACK_BLOCKS).map(|blocks| RoomClaim { free: self, blocks })
     }
 
     /// Gives claimed blocks back. The claim of published blocks ends in their publication (`Plan::claimed`).
@@ -149,35 +178,9 @@ impl Core {
         assert!(lacking <= data.0, "{lacking} of {data:?} are more than there are");
         Blocks(data.0 - lacking)
     }
-
-    /// See [`crate::Store::make_room`].
-    pub fn make_room(&self) -> Result<bool> {
-        let (before, _) = self.reusable();
-        if self.space.is_host_short() {
-            while self.punch_some() {}
-        }
-        let waits_for_trim = !self.state.lock().wait_for_trim.is_empty();
-        if waits_for_trim {
-            self.checkpoint()?
-        } else {
-            self.commit()?
-        }
-        self.release_waiting();
-        self.space.look_up_host();
-        let (now, is_coming) = self.reusable();
-        Ok(now > before || is_coming || self.signals.is_reclaiming())
-    }
-
-    /// Free blocks that can be handed out now, and whether more will follow.
-    fn reusable(&self) -> (u64, bool) {
-        let state = self.state.lock();
-        let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
-        let pending = waiting.chain(&state.group.freed).chain(&state.wait_for_trim).map(|run| run.blocks).sum::<u64>();
-        ((state.totals.data - state.totals.used).0.saturating_sub(pending), pending > 0)
-    }
 }
 
-impl Core {
+impl FreeBlocks {
     /// Builds a region's bitmap from the table, the groups under way and the waiting releases. The allocator notes
     /// blocks released meanwhile. The caller does not hold its lock.
     pub fn load_region(&self, region: u64) -> Result<Bitmap> {
@@ -186,7 +189,7 @@ impl Core {
         let count = REGION_PAGES.min(pages_end.saturating_sub(first));
         loop {
             let generation = self.state.lock().table.generation();
-            let on_disk = self.readable_pages(first, count)?;
+            let on_disk = self.metadata.readable_pages(first, count)?;
             let mut state = self.state.lock();
             if state.table.generation() != generation {
                 continue;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::device::buffer::{BufferPool, PooledBuf};
 use crate::device::{Device, JoinedRead};
+use crate::signals::health::Health;
 use crate::space::allocator::Run;
 use crate::sync::{AtomicBool, LockRank, Mutex, RwLock, RwLockReadGuard};
-use crate::volume::health::Health;
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// The device that holds blocks, with the buffers for its requests.

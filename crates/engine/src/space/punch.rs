@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::BLOCK_BYTES;
-use crate::core::Core;
 use crate::space::allocator::Run;
+use crate::space::claim::FreeBlocks;
 
 /// The smallest hole worth a request.
 const HOLE_BLOCKS_MIN: u64 = 16;
 
-impl Core {
+impl FreeBlocks {
     /// Punches some freed space. False: nothing is left to do.
     pub fn punch_some(&self) -> bool {
         let pieces = self.space.take_punchable();

@@ -3,8 +3,8 @@
 use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
+use crate::state::extents::pages_in;
 use crate::write::publish::MapEdit;
-use crate::write::range_parts::pages_in;
 use crate::{MapId, Result};
 
 /// Most shards freed in one publication: bounds its memory and the time that other threads wait for the lock. A
@@ -20,7 +20,7 @@ impl Core {
             if self.signals.is_stopped() {
                 return Ok(());
             }
-            self.wait_for_background_room();
+            self.change_room.wait_for_background_room();
         }
         Ok(())
     }
@@ -29,12 +29,12 @@ impl Core {
     pub fn reclaim_portion(&self, map: MapId, from: &mut u64) -> Result<bool> {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
-        let shards = self.stored_shards(map, *from, PORTION_SHARDS)?;
+        let shards = self.metadata.stored_shards(map, *from, PORTION_SHARDS)?;
         let mut edit = MapEdit::new(self, map);
         let (mut pages, mut taken) = (0, 0);
         for &shard in &shards {
             let key = ShardKey { map, shard };
-            pages += pages_in(self.shard(key)?.extents().iter().copied()).len() as u64;
+            pages += pages_in(self.metadata.shard(key)?.extents().iter().copied()).len() as u64;
             edit.drop_shard(key)?;
             taken += 1;
             if pages >= self.journal.bounds().piece_pages {
@@ -49,7 +49,7 @@ impl Core {
         plan.map = None;
         // Read before the publication, so that no other thread that wants room in the log waits for a read.
         self.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
-        let _room = self.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
+        let _room = self.change_room.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
         self.apply_certain(plan)?;
         *from = shards[..taken].last().map_or(0, |last| last + 1);
         if is_last {
@@ -61,7 +61,7 @@ impl Core {
     /// Maps that wait to be freed, according to their records.
     pub fn detached_maps(&self) -> Result<Vec<MapId>> {
         let (from, to) = keys::all_detached();
-        let records = self.scan(&from, &to, usize::MAX)?;
+        let records = self.metadata.scan(&from, &to, usize::MAX)?;
         Ok(records.iter().filter_map(|(key, _)| keys::parse_detached(key)).collect())
     }
 }

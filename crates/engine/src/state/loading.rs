@@ -5,15 +5,39 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::damage::notices::Damage;
 use crate::format::keys::ShardKey;
 use crate::format::page::{Entry, Page, page_of};
 use crate::format::shard::Shard;
-use crate::state::published::{Plan, State};
+use crate::signals::foreground::Foreground;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::published::State;
+use crate::sync::Mutex;
 use crate::sync::reading_again;
-use crate::{Change, Pbn, Result};
+use crate::{Pbn, Result};
 
-impl Core {
+/// The newest maps, records and entries of the block table: in memory, or on disk.
+pub struct Metadata {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) stored: Arc<CheckpointStore>,
+    pub(super) damage: Arc<Damage>,
+    pub(super) foreground: Arc<Foreground>,
+}
+
+impl Metadata {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts) -> Self {
+        Self {
+            state: base.state.clone(),
+            stored: base.stored.clone(),
+            damage: base.damage.clone(),
+            foreground: base.foreground.clone(),
+        }
+    }
+}
+
+impl Metadata {
     /// The shard of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
     /// shard at some moment of the call.
     pub fn shard(&self, key: ShardKey) -> Result<Arc<Shard>> {
@@ -142,7 +166,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Metadata {
     /// The table's entries of blocks, which come in ascending order. A block beyond the data area, or in a damaged
     /// sector, has no entry.
     pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
@@ -185,7 +209,7 @@ impl Core {
 /// Pairs are fetched from the layers in portions of at most this many.
 const PORTION: usize = 1024;
 
-impl Core {
+impl Metadata {
     /// See [`crate::Store::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.newest(key, || self.stored.get(key))
@@ -261,10 +285,26 @@ impl Core {
         found.truncate(limit);
         Ok(found)
     }
+}
 
-    /// See [`crate::Store::publish`].
-    pub fn publish(&self, change: Change) -> Result<()> {
-        self.health.usable()?;
-        self.apply_certain(Plan { change, ..Plan::default() })
+impl Metadata {
+    /// The entry of a block in the table. None: the block lies outside the data area, or its entry cannot be read. A
+    /// block without a known entry is not repaired.
+    pub fn known_entry(&self, pbn: Pbn) -> Option<Entry> {
+        self.known_entries(&[pbn]).get(&pbn).copied()
+    }
+}
+
+impl Metadata {
+    /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.
+    pub fn which_are_shared(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<bool> {
+        self.have_references(pbns, 2)
+    }
+
+    /// Which blocks have at least this many references, as far as the table is in memory.
+    pub fn have_references(&self, pbns: impl Iterator<Item = Pbn>, references_min: u32) -> Vec<bool> {
+        let mut state = self.state.lock();
+        let have = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) >= references_min);
+        pbns.map(have).collect()
     }
 }

@@ -2,10 +2,12 @@
 
 pub mod checkpoint_store;
 pub mod claims;
+pub mod extents;
 pub mod loading;
 pub mod maps;
 pub mod published;
 pub mod records;
 pub mod released;
+pub mod seek;
 pub mod staging;
 pub mod table;

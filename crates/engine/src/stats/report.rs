@@ -18,7 +18,7 @@ impl Core {
         };
         let (bytes, bytes_max) = self.backlog.size();
         let skipped = CacheReport { bytes, bytes_max, ..CacheReport::default() };
-        let (totals, available) = (self.totals(), self.available());
+        let (totals, available) = (self.free_blocks.totals(), self.free_blocks.available());
         let staged = self.staging.bytes();
         let state = self.state.lock();
         let kv = self.stored.records_in_memory();

@@ -24,7 +24,7 @@ impl Store {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.core.foreground.serve(|| {
-            self.core.wait_for_room();
+            self.core.change_room.wait_for_room();
             self.core.truncate(map, size, with)
         })
     }
@@ -45,7 +45,7 @@ impl Store {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.core.foreground.serve(|| {
-            self.core.wait_for_room();
+            self.core.change_room.wait_for_room();
             self.core.zero(map, at, len, reserve, with)
         })
     }
@@ -67,7 +67,7 @@ impl Store {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.core.foreground.serve(|| {
-            self.core.wait_for_room();
+            self.core.change_room.wait_for_room();
             self.core.reserve(map, at, len, with)
         })
     }
@@ -112,7 +112,7 @@ impl Store {
     /// - [`crate::Error::MapDetached`]: the map was detached.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
-        self.core.seek_data(map, from, end)
+        self.core.metadata.seek_data(map, from, end)
     }
 
     /// The first byte with `from <= byte < end` that is a hole or reserved, or `end` if there is none.
@@ -121,7 +121,7 @@ impl Store {
     ///
     /// As [`Store::seek_data`].
     pub fn seek_hole(&self, map: MapId, from: u64, end: u64) -> Result<u64> {
-        self.core.seek_hole(map, from, end)
+        self.core.metadata.seek_hole(map, from, end)
     }
 
     /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on
@@ -165,7 +165,7 @@ impl Store {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<bool> {
         self.core.foreground.serve(|| {
-            self.core.wait_for_room();
+            self.core.change_room.wait_for_room();
             self.core.clone_blocks_if(source, target, blocks, holds, with)
         })
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::background::room::LogReservation;
+use crate::commit::change_room::LogReservation;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::kv::IsRecord;
@@ -106,8 +106,8 @@ impl Store {
     /// change that ends with [`Store::publish`], and before taking any lock of your own, because the committer may need
     /// that lock. Functions that change a map wait by themselves, so a caller that holds room calls none of them.
     pub fn room_for_records(&self) -> LogReservation<'_> {
-        self.core.wait_for_program_room();
-        self.core.claim_log_room(GroupBytes::RECORDS)
+        self.core.change_room.wait_for_program_room();
+        self.core.change_room.claim_log_room(GroupBytes::RECORDS)
     }
 
     /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of
@@ -116,7 +116,7 @@ impl Store {
         let why = crate::Error::ReadOnly("it was shut down".to_owned());
         self.core.health.fail(&why);
         // Notifies the waiters for room that none will come.
-        let _ = self.core.tell_failure::<()>(Err(why));
+        let _ = self.core.change_room.tell_failure::<()>(Err(why));
     }
 
     /// The settings of this mount, by name.
@@ -126,7 +126,7 @@ impl Store {
 
     /// The own settings of this mount's profile, by name.
     pub fn profile_settings(&self) -> BTreeMap<String, String> {
-        let data = self.core.totals().data;
+        let data = self.core.free_blocks.totals().data;
         self.core.tuning.with(|settings| settings.of_profile(data).list())
     }
 
@@ -258,9 +258,9 @@ impl Store {
         let mut blocks = 0;
         let mut from = 0;
         loop {
-            let shards = self.core.stored_shards(map, from, SHARDS_COUNTED)?;
+            let shards = self.core.metadata.stored_shards(map, from, SHARDS_COUNTED)?;
             for shard in &shards {
-                blocks += self.core.shard(ShardKey { map, shard: *shard })?.mapped_blocks();
+                blocks += self.core.metadata.shard(ShardKey { map, shard: *shard })?.mapped_blocks();
             }
             match shards.last() {
                 Some(last) if shards.len() == SHARDS_COUNTED => from = last + 1,

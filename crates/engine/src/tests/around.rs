@@ -67,7 +67,7 @@ fn a_part_of_a_file_and_a_large_one_bring_nothing() {
 #[test]
 fn a_small_file_in_pieces_brings_nothing() {
     let (devices, core) = small_files();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     let pieces = [unique(SMALL, 5), unique(SMALL, 30)].concat();
     core.write(MapId(99), 0, &pieces, |_, _| ()).unwrap();
     core.checkpoint().unwrap();

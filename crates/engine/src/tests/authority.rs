@@ -31,7 +31,7 @@ fn assert_holds(core: &Core, map: u64, data: &[u8]) {
 }
 
 fn first_pbn(core: &Core, map: u64) -> Pbn {
-    match core.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
+    match core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("map {map} begins with {other:?}"),
     }
@@ -56,11 +56,11 @@ fn a_hint_about_another_content_or_a_free_block_is_refused() {
         let (stored, new) = (block(1), block(2));
         write(&core, 1, &stored);
         let tag = core.hasher.tag(&new);
-        core.update_hints(&[], &[(tag, first_pbn(&core, 1)), (tag, Pbn(900))]);
+        core.hint_levels.update_hints(&[], &[(tag, first_pbn(&core, 1)), (tag, Pbn(900))]);
         write(&core, 2, &new);
         assert_holds(&core, 2, &new);
         assert_holds(&core, 1, &stored);
-        assert_eq!(core.totals().used, Blocks(3));
+        assert_eq!(core.free_blocks.totals().used, Blocks(3));
         assert!(core.stats.counters.hints_refused.load(Relaxed) > 0);
         assert!(core.check(true, &mut |_, _| ()).unwrap().is_clean());
     }
@@ -74,11 +74,19 @@ fn a_block_with_the_largest_count_takes_no_further_reference() {
     let pbn = first_pbn(&core, 1);
     tell_count(&core, pbn, COUNT_MAX - 1);
     write(&core, 2, &data);
-    assert_eq!((count(&core, pbn), core.totals().used), (COUNT_MAX, Blocks(2)), "the last reference is shared");
+    assert_eq!(
+        (count(&core, pbn), core.free_blocks.totals().used),
+        (COUNT_MAX, Blocks(2)),
+        "the last reference is shared"
+    );
     core.hints.clear_memory();
-    core.update_hints(&[], &[(core.hasher.tag(&data), pbn)]);
+    core.hint_levels.update_hints(&[], &[(core.hasher.tag(&data), pbn)]);
     write(&core, 3, &data);
-    assert_eq!((count(&core, pbn), core.totals().used), (COUNT_MAX, Blocks(3)), "the next one is stored anew");
+    assert_eq!(
+        (count(&core, pbn), core.free_blocks.totals().used),
+        (COUNT_MAX, Blocks(3)),
+        "the next one is stored anew"
+    );
     assert_ne!(first_pbn(&core, 3), pbn);
     let cloned = core.clone_blocks((MapId(1), Lbn(0)), (MapId(4), Lbn(0)), Blocks(1), |_, _| ());
     assert!(matches!(cloned, Err(Error::Invalid(_))), "{cloned:?}");

@@ -22,7 +22,7 @@ fn settings(percent: u32) -> Settings {
 fn volume(percent: u32, piece_blocks: f64) -> (Devices, Core) {
     let devices = Devices::new(DATA, settings(percent));
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     core.policy.start_from(PieceCost::of_blocks(piece_blocks));
     (devices, core)
 }
@@ -51,7 +51,7 @@ fn scattered(source: &[u8], percent: u64, seed: u64) -> (Vec<u8>, u64) {
 
 /// Blocks in use besides the source and the label.
 fn stored(core: &Core) -> u64 {
-    core.totals().used.0 - 1 - FILE_BLOCKS
+    core.free_blocks.totals().used.0 - 1 - FILE_BLOCKS
 }
 
 fn work_off(core: &Core) {
@@ -60,7 +60,7 @@ fn work_off(core: &Core) {
 
 fn account(core: &Core, map: MapId) -> FilePieces {
     core.policy.accounts().forget(map);
-    core.account(map).unwrap()
+    core.file_policies.account(map).unwrap()
 }
 
 /// How much longer the file takes to read than in one piece, judging by where its blocks lie.
@@ -134,7 +134,7 @@ fn blocks_that_the_file_has_elsewhere_cost_nothing() {
         })
         .collect();
     write(&core, FILE, 512, &again);
-    assert_eq!(core.totals().used.0 - 1, 512);
+    assert_eq!(core.free_blocks.totals().used.0 - 1, 512);
 }
 
 #[test]
@@ -142,11 +142,11 @@ fn blocks_that_very_many_refer_to_cost_nothing() {
     let (_devices, core) = volume(0, 100.0);
     let popular = unique(1, 1);
     (0..300).for_each(|n| write(&core, SOURCE, n, &popular));
-    assert_eq!(core.totals().used.0 - 1, 1, "the first block of a file, and then its own");
+    assert_eq!(core.free_blocks.totals().used.0 - 1, 1, "the first block of a file, and then its own");
     let mut data = unique(64, 2);
     (0..64).step_by(8).for_each(|at| data[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&popular));
     write(&core, FILE, 0, &data);
-    assert_eq!(core.totals().used.0 - 1, 1 + 56);
+    assert_eq!(core.free_blocks.totals().used.0 - 1, 1 + 56);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_larger_budget_and_a_cheaper_piece_share_what_was_refused() {
     let still_refused = stored(&core) - new;
     assert!(still_refused < refused - 100, "{still_refused} of {refused}");
     core.policy.start_from(PieceCost::of_blocks(0.5));
-    core.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
+    core.file_policies.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
     work_off(&core);
     assert_eq!(stored(&core), new);
 }
@@ -200,7 +200,7 @@ fn what_a_file_has_spent_is_known_after_a_mount() {
     let before = slowdown(&core, FILE);
     core.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     core.policy.start_from(PieceCost::of_blocks(8.0));
     write(&core, FILE, FILE_BLOCKS / 2, second);
     assert!((90.0..=102.0).contains(&before) && slowdown(&core, FILE) <= 102.0, "{before} {}", slowdown(&core, FILE));
@@ -226,9 +226,13 @@ fn a_file_s_own_budget_beats_that_of_the_mount() {
     write(&core, SOURCE, 0, &source);
     let mut change = crate::Change::new();
     let policy_override = Some("slowdown=100".parse().unwrap());
-    core.policy_change(&mut change, FILE, oncefs_dedup::FilePolicy { policy_override, ..Default::default() });
+    core.file_policies.policy_change(
+        &mut change,
+        FILE,
+        oncefs_dedup::FilePolicy { policy_override, ..Default::default() },
+    );
     core.publish(change).unwrap();
-    assert_eq!(core.share_limit(FILE), ShareLimit::Budget(Slowdown(100)));
+    assert_eq!(core.file_policies.share_limit(FILE), ShareLimit::Budget(Slowdown(100)));
     let (data, new) = scattered(&source, 25, 2);
     write(&core, FILE, 0, &data);
     assert_eq!(stored(&core), new);
@@ -270,15 +274,15 @@ fn a_probe_of_a_skipped_request_finds_duplicates_and_admits_it() {
     let settings = Settings { inline: crate::settings::values::Inline::Adaptive, rule, slowdown: None, ..settings(0) };
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     let mode = crate::settings::values::Inline::Adaptive;
     for n in 0..2_000 {
         write(&core, SOURCE, n * 8, &unique(8, n));
     }
     let (_, share) = core.inline.limit_and_share(mode);
     assert!(share <= 0.02, "{share}");
-    let before = core.totals().used.0;
+    let before = core.free_blocks.totals().used.0;
     write(&core, FILE, 0, &unique(8, 7));
-    assert_eq!(core.totals().used.0, before, "the first request with duplicates is shared");
+    assert_eq!(core.free_blocks.totals().used.0, before, "the first request with duplicates is shared");
     assert_eq!(core.inline.limit_and_share(mode).1, 1.0);
 }

@@ -26,7 +26,7 @@ const TURNS_MAX: usize = 10_000;
 fn open(settings: Settings) -> (Devices, Core) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
@@ -38,7 +38,7 @@ fn write(core: &Core, map: u64, data: &[u8]) {
 fn write_many(core: &Core, map: u64, data: &[u8]) {
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
         core.write(MapId(map), n as u64 * 50 * BLOCK, part, |_, _| ()).unwrap();
-        core.merge_waiting_hints();
+        core.hint_levels.merge_waiting_hints();
     }
 }
 
@@ -66,7 +66,7 @@ fn scrub(core: &Core) {
 }
 
 fn first_block(core: &Core, map: u64) -> Pbn {
-    let shard = core.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap();
+    let shard = core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap();
     match shard.slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("block 0 of map {map} is {other:?}"),
@@ -95,7 +95,7 @@ fn out_of_line() -> Core {
     write(&core, 2, &data);
     core.hints.clear_memory();
     core.checkpoint().unwrap();
-    core.checkpoint_backlog(0);
+    core.backlog_notes.checkpoint_backlog(0);
     core.dedup(DedupCommand::Now { full: true });
     revisit_all(&core);
     core
@@ -114,7 +114,7 @@ fn disk_level() -> Core {
     delete(&core, 2);
     core.checkpoint().unwrap();
     core.release_waiting();
-    while core.punch_some() {}
+    while core.free_blocks.punch_some() {}
     // The same content again: the disk level names blocks that are free or hold other content by now.
     write_many(&core, 3, &unique(2_000, 9));
     write_many(&core, 4, &data);
@@ -122,7 +122,7 @@ fn disk_level() -> Core {
     delete(&core, 3);
     delete(&core, 4);
     for _ in 0..TURNS_MAX {
-        core.sweep_hint_page();
+        core.hint_levels.sweep_hint_page();
     }
     core
 }
@@ -143,7 +143,7 @@ fn wrong_hint() -> Core {
     let (stored, new) = (unique(1, 1), unique(1, 2));
     write(&core, 1, &stored);
     let tag: Tag = core.hasher.tag(&new);
-    core.update_hints(&[], &[(tag, first_block(&core, 1)), (tag, Pbn(900))]);
+    core.hint_levels.update_hints(&[], &[(tag, first_block(&core, 1)), (tag, Pbn(900))]);
     write(&core, 2, &new);
     core
 }
@@ -195,7 +195,7 @@ fn shared_reads() -> Core {
     drop(core);
     let core = devices.open();
     // Whether a block is shared is known while the table's page is in memory.
-    core.entries_at(&[first_block(&core, 1)]).unwrap();
+    core.metadata.entries_at(&[first_block(&core, 1)]).unwrap();
     (1..=2).for_each(|map| drop(core.read(MapId(map), 0, data.len()).unwrap()));
     core
 }

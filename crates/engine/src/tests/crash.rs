@@ -92,7 +92,7 @@ impl Run {
     fn make_room(&mut self) {
         let waiting: u64 =
             self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
-        if self.core.available().0 < 8_000 + waiting {
+        if self.core.free_blocks.available().0 < 8_000 + waiting {
             while self.core.signals.is_reclaiming() {
                 self.background();
             }
@@ -176,12 +176,12 @@ impl Run {
             self.core.reclaim(map).unwrap();
         }
         self.core.release_waiting();
-        self.core.punch_some();
+        self.core.free_blocks.punch_some();
         match self.random.below(6) {
             4 | 5 => self.defrag(),
-            0 => self.core.merge_waiting_hints(),
-            1 => drop(self.core.sweep_hint_page()),
-            2 => self.core.checkpoint_backlog(0),
+            0 => self.core.hint_levels.merge_waiting_hints(),
+            1 => drop(self.core.hint_levels.sweep_hint_page()),
+            2 => self.core.backlog_notes.checkpoint_backlog(0),
             _ => drop(self.core.revisit(1 + self.random.below(500)).unwrap()),
         }
     }
@@ -193,7 +193,7 @@ impl Run {
         let run_blocks_min = Some(1 + self.random.below(40) as u32);
         let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
         let planned = self.core.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
-        let used = self.core.totals().used;
+        let used = self.core.free_blocks.totals().used;
         let outcome = self.core.defrag(map, &options).unwrap();
         // If two places in the file refer to one block, the first move makes the second reference the only one.
         assert!(outcome.blocks_unshared <= planned.blocks_unshared && planned.blocks_unshared <= space.0);
@@ -203,7 +203,7 @@ impl Run {
         let as_planned = DefragOutcome { blocks_unshared, extents_after, ..planned };
         assert_eq!(outcome, as_planned, "nothing is in the way");
         assert!(outcome.extents_after <= outcome.extents_before);
-        let now = self.core.totals().used;
+        let now = self.core.free_blocks.totals().used;
         assert!(now.0 <= used.0 + outcome.blocks_unshared, "{used:?} blocks were in use, now {now:?}: {outcome:?}");
     }
 
@@ -212,14 +212,14 @@ impl Run {
         while self.core.signals.is_reclaiming() {
             self.background();
         }
-        self.core.scan_table().unwrap();
+        self.core.hint_levels.scan_table().unwrap();
         self.core.backlog.restore([Skipped::Everything]);
         while self.core.revisit(1_000).unwrap().is_some() {}
         self.compare(&self.model);
         let blocks = self.model.files.values().flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
         let padded = blocks.map(|block| [block, &[0; BLOCK_BYTES][block.len()..]].concat());
         let unique: HashSet<Vec<u8>> = padded.filter(|block| !is_zero(block)).collect();
-        let (used, fewest) = (self.core.totals().used, Blocks(1 + unique.len() as u64));
+        let (used, fewest) = (self.core.free_blocks.totals().used, Blocks(1 + unique.len() as u64));
         match self.core.hints.sample() {
             Sample::ALL => assert_eq!(used, fewest, "blocks in use, and the label"),
             sample => assert!(used >= fewest, "{sample:?}: {used:?} in use for {fewest:?}"),
@@ -228,7 +228,7 @@ impl Run {
 
     fn compare(&self, model: &Model) {
         for (slot, (map, bytes)) in &model.files {
-            let record = self.core.get(&[0x10, *slot as u8]).unwrap();
+            let record = self.core.metadata.get(&[0x10, *slot as u8]).unwrap();
             if let Some(record) = &record {
                 assert_eq!(record[..8], map.0.to_le_bytes(), "slot {slot} has another map");
                 assert_eq!(record[8..], (bytes.len() as u64).to_le_bytes(), "slot {slot} has another size");
@@ -253,7 +253,7 @@ impl Run {
             [Eviction::ColdOfGroups, Eviction::Groups, Eviction::Singles][self.random.below(3) as usize];
         self.core = self.devices.open();
         if self.random.below(2) == 0 {
-            self.core.fill_hints().unwrap();
+            self.core.hint_levels.fill_hints().unwrap();
         }
         self.model = self.committed.clone();
         self.model.files.retain(|_, (_, bytes)| !bytes.is_empty());
@@ -321,15 +321,15 @@ fn the_same_content_is_stored_once_and_freed_with_its_last_reference() {
     let data = run.content(2 << 20);
     let (a, b) = (MapId(1), MapId(2));
     run.core.write(a, 0, &data, |_, _| ()).unwrap();
-    let used = run.core.totals().used;
+    let used = run.core.free_blocks.totals().used;
     run.core.write(b, 0, &data, |_, _| ()).unwrap();
-    assert_eq!(run.core.totals().used, used, "the second copy takes no block");
+    assert_eq!(run.core.free_blocks.totals().used, used, "the second copy takes no block");
     run.core.commit().unwrap();
     for map in [a, b] {
         run.core.detach(map, |_| ()).unwrap();
         run.background();
     }
-    assert_eq!(run.core.totals().used, Blocks(1), "only the label is left");
+    assert_eq!(run.core.free_blocks.totals().used, Blocks(1), "only the label is left");
     run.core.commit().unwrap();
     run.check();
 }
@@ -423,7 +423,7 @@ fn a_range_change_tells_by_how_many_blocks_the_map_grew() {
     let add = |delta: i64, _: &mut crate::Change| mapped.set(mapped.get() + delta);
     let assert_counted = |what: &str| {
         let counted: u64 =
-            (0..4).map(|shard| run.core.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
+            (0..4).map(|shard| run.core.metadata.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
         assert_eq!(mapped.get(), counted as i64, "{what}");
     };
     // Only the second half of each block is not zero, so that cutting there leaves zero blocks.
@@ -452,7 +452,7 @@ fn a_range_far_larger_than_the_volume_is_punched_at_once_and_not_reserved() {
     assert!(matches!(run.core.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::TooLargeForGroup)));
     assert!(matches!(run.core.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::TooLargeForGroup)));
     run.core.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
-    assert_eq!(run.core.totals().mapped, Blocks(0));
+    assert_eq!(run.core.free_blocks.totals().mapped, Blocks(0));
     run.check();
 }
 
@@ -480,7 +480,7 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
         let state = run.core.state.lock();
         state.claims.free(&state.totals).0
     };
-    let _others = run.core.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
+    let _others = run.core.free_blocks.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
     let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
     assert!(matches!(run.core.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
     let last =

@@ -87,12 +87,12 @@ fn by_turns(core: &Core, blocks: usize) -> Vec<u8> {
 #[test]
 fn a_file_stitched_from_pieces_lies_in_one_place_afterwards_and_the_others_stay() {
     let stitched = Stitched::new(Blocks(40_000), 2_500, 3);
-    let used = stitched.core.totals().used;
+    let used = stitched.core.free_blocks.totals().used;
     let outcome = stitched.defrag(&all_of_it(64));
     assert!(outcome.extents_before > 1_000, "{outcome:?}");
     assert_eq!((outcome.extents_after, outcome.left), (1, ExtentsLeft::default()), "{outcome:?}");
     assert_eq!((outcome.blocks_moved, outcome.blocks_unshared), (2_500, 2_500));
-    assert_eq!(stitched.core.totals().used, Blocks(used.0 + 2_500));
+    assert_eq!(stitched.core.free_blocks.totals().used, Blocks(used.0 + 2_500));
     assert_eq!(extents(&stitched.core, STITCHED), 1);
     (1..=SOURCES).for_each(|n| assert_eq!(extents(&stitched.core, MapId(n)), 1, "source {n} was touched"));
     stitched.assert_intact(&stitched.core);
@@ -118,13 +118,13 @@ fn before_its_commit_a_power_cut_leaves_the_old_layout_and_behind_it_the_new_one
 #[test]
 fn long_runs_stay_shared_and_so_does_all_that_space_is_not_allowed_for() {
     let stitched = Stitched::new(Blocks(40_000), 1_000, 40);
-    let used = stitched.core.totals().used;
+    let used = stitched.core.free_blocks.totals().used;
     let none = stitched.defrag(&DefragOptions { space: Blocks(0), ..all_of_it(64) });
     assert_eq!((none.blocks_moved, none.extents_after), (0, none.extents_before), "{none:?}");
     assert_eq!(none.left.space_limit, none.extents_before - 1);
     let some = stitched.defrag(&DefragOptions { space: Blocks(100), ..all_of_it(16) });
     assert!(some.extents_after < some.extents_before && some.blocks_unshared <= 100, "{some:?}");
-    assert_eq!(stitched.core.totals().used, Blocks(used.0 + some.blocks_unshared));
+    assert_eq!(stitched.core.free_blocks.totals().used, Blocks(used.0 + some.blocks_unshared));
     let rest = stitched.defrag(&all_of_it(16));
     assert!(rest.blocks_unshared < 600, "long runs stay: {rest:?}");
     stitched.assert_intact(&stitched.core);
@@ -146,10 +146,10 @@ fn what_nobody_shares_moves_without_space() {
     let core = devices.open();
     let content = by_turns(&core, 500);
     core.commit().unwrap();
-    let used = core.totals().used;
+    let used = core.free_blocks.totals().used;
     let outcome = core.defrag(STITCHED, &DefragOptions { space: Blocks(0), ..all_of_it(8) }).unwrap();
     assert_eq!((outcome.extents_before, outcome.extents_after, outcome.blocks_unshared), (500, 1, 0));
-    assert_eq!(core.totals().used, used);
+    assert_eq!(core.free_blocks.totals().used, used);
     assert!(*core.read(STITCHED, 0, content.len()).unwrap() == *content);
 }
 
@@ -165,10 +165,10 @@ fn holes_and_reserved_space_stay_and_do_not_end_a_run() {
     });
     // Far away: the gap is not searched block by block.
     core.write(STITCHED, 1 << 50, &unique(1, 9), |_, _| ()).unwrap();
-    let (totals, mapped) = (core.totals(), mapped(&core));
+    let (totals, mapped) = (core.free_blocks.totals(), mapped(&core));
     let outcome = core.defrag(STITCHED, &all_of_it(8)).unwrap();
     assert_eq!((outcome.extents_before, outcome.extents_after), (351, 1));
-    assert_eq!(core.totals(), totals);
+    assert_eq!(core.free_blocks.totals(), totals);
     assert!(*core.read(STITCHED, 0, content.len()).unwrap() == *content);
     assert!(*core.read(STITCHED, 1 << 50, BLOCK_BYTES).unwrap() == *unique(1, 9));
     assert_eq!(self::mapped(&core), mapped);
@@ -176,8 +176,8 @@ fn holes_and_reserved_space_stay_and_do_not_end_a_run() {
 
 /// The state of each block of the file, except for its place.
 fn mapped(core: &Core) -> Vec<Target> {
-    let shards =
-        (0..600_u64.div_ceil(SHARD_BLOCKS)).map(|shard| core.shard(ShardKey { map: STITCHED, shard }).unwrap());
+    let shards = (0..600_u64.div_ceil(SHARD_BLOCKS))
+        .map(|shard| core.metadata.shard(ShardKey { map: STITCHED, shard }).unwrap());
     let kind = |extent: Extent| match extent.target {
         Target::Data(_) => Target::Data(Pbn(0)),
         other => other,
@@ -230,10 +230,10 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
     // One portion: a run across two portions would not be counted.
     let stitched = Stitched::new(Blocks(8_000), 250, 3);
     let core = &stitched.core;
-    let totals = core.totals();
+    let totals = core.free_blocks.totals();
     // Every second block of what is free stays free.
-    let taken = core.allocate(totals.data.0 - totals.used.0, Claim::KeptBack).unwrap();
-    core.unclaim(crate::space::allocator::blocks_in(&taken));
+    let taken = core.free_blocks.allocate(totals.data.0 - totals.used.0, Claim::KeptBack).unwrap();
+    core.free_blocks.unclaim(crate::space::allocator::blocks_in(&taken));
     let pbns = taken.iter().flat_map(|run| run.pbns()).step_by(2);
     pbns.for_each(|pbn| core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]));
     let outcome = stitched.defrag(&all_of_it(64));
@@ -246,11 +246,11 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
 fn the_last_space_is_left_for_others() {
     let stitched = Stitched::new(Blocks(6_400), 2_000, 3);
     let core = &stitched.core;
-    let filler = core.available().0 - 500;
+    let filler = core.free_blocks.available().0 - 500;
     core.write(MapId(200), 0, &unique(filler as usize, 77), |_, _| ()).unwrap();
     let outcome = stitched.defrag(&all_of_it(64));
     assert!(outcome.left.no_free_run > 0, "{outcome:?}");
-    assert!(core.available() >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.totals());
+    assert!(core.free_blocks.available() >= Blocks(6_400 / 64), "{:?} after {outcome:?}", core.free_blocks.totals());
     core.write(MapId(201), 0, &unique(90, 78), |_, _| ()).unwrap();
     stitched.assert_intact(core);
 }
@@ -274,7 +274,7 @@ fn a_damaged_block_stays_with_its_run_and_keeps_nobody_from_the_others() {
 
 impl Core {
     fn current(&self, map: MapId, lbn: u64) -> Option<Target> {
-        let shard = self.shard(ShardKey { map, shard: lbn / SHARD_BLOCKS }).unwrap();
+        let shard = self.metadata.shard(ShardKey { map, shard: lbn / SHARD_BLOCKS }).unwrap();
         let place = (lbn % SHARD_BLOCKS) as u16;
         shard.slice(place, place + 1).next().map(|extent| extent.target)
     }

@@ -148,7 +148,7 @@ fn perform(core: &Core, step: Step, after: &Model) -> Result<()> {
 /// The present content of a volume, according to its own records. Map numbers are small.
 fn contents(core: &Core) -> Result<Model> {
     let mut model = Model::new();
-    for (key, value) in core.scan(&[0x10], &[0x11], 1000)? {
+    for (key, value) in core.metadata.scan(&[0x10], &[0x11], 1000)? {
         let size = u64::from_le_bytes(value[..].try_into().expect("a size has eight bytes"));
         let map = u64::from(key[1]);
         model.insert(map, Arc::new(core.read(MapId(map), 0, size as usize)?.to_vec()));

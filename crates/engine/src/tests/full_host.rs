@@ -9,11 +9,11 @@ use std::sync::mpsc;
 use oncefs_toolbox::waiting::eventually;
 
 use crate::background::committer::answer;
-use crate::background::signals::Done;
 use crate::core::Core;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
+use crate::signals::requests::Done;
 use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::space::free_space::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
@@ -92,17 +92,21 @@ fn everybody_who_waits_for_a_commit_that_finds_no_room_on_the_host_is_told_so() 
 fn a_volume_shows_a_size_that_its_host_has_room_for() {
     let devices = Devices::new(Blocks(30_000), two_levels());
     let core = devices.open();
-    let whole = core.capacity();
+    let whole = core.free_blocks.capacity();
     assert_eq!(whole, Blocks(30_000));
     for blocks in [20_000, 1_000, 0] {
         core.space.set_host_bytes(HOST_MARGIN_BYTES + blocks * BLOCK);
-        assert_eq!(core.available(), Blocks(blocks));
-        assert_eq!(core.capacity(), Blocks(blocks + KEPT_BACK_BLOCKS + 1), "what can be written, and the label");
+        assert_eq!(core.free_blocks.available(), Blocks(blocks));
+        assert_eq!(
+            core.free_blocks.capacity(),
+            Blocks(blocks + KEPT_BACK_BLOCKS + 1),
+            "what can be written, and the label"
+        );
     }
     core.space.set_host_bytes(HOST_MARGIN_BYTES + 1_000 * BLOCK);
     core.write(MapId(1), 0, &unique(100, 5), |_, _| ()).unwrap();
-    assert_eq!(core.available(), Blocks(900));
-    assert_eq!(core.capacity(), Blocks(1_000 + KEPT_BACK_BLOCKS + 1), "writing does not change it");
+    assert_eq!(core.free_blocks.available(), Blocks(900));
+    assert_eq!(core.free_blocks.capacity(), Blocks(1_000 + KEPT_BACK_BLOCKS + 1), "writing does not change it");
 }
 
 /// A file system in memory of this many bytes, unmounted when dropped.

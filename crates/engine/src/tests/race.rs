@@ -178,15 +178,15 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     let hole = first..first.plus(COMPARED as u64);
     let (others, is_punched) = (core.clone(), hole.clone());
     *data.before_punch.lock() = Some(Box::new(move || {
-        while let Ok(runs) = others.allocate(1, Claim::KeptBack) {
+        while let Ok(runs) = others.free_blocks.allocate(1, Claim::KeptBack) {
             assert!(!is_punched.contains(&runs[0].pbn), "block {} is handed out and punched", runs[0].pbn);
         }
         Ok(())
     }));
-    assert!(core.punch_some());
+    assert!(core.free_blocks.punch_some());
     assert!(data.before_punch.lock().is_none(), "the hole has to be punched");
     let mut left = Vec::new();
-    while let Ok(runs) = core.allocate(1, Claim::KeptBack) {
+    while let Ok(runs) = core.free_blocks.allocate(1, Claim::KeptBack) {
         left.push(runs[0].pbn);
     }
     assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");
@@ -203,7 +203,7 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
     core.commit().unwrap();
     // The freed block is the only one that could be handed out.
     let totals = core.state.lock().totals;
-    let mut load = |region| core.load_region(region);
+    let mut load = |region| core.free_blocks.load_region(region);
     let taken = core.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
     delete(&core, 1);
     let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
@@ -319,7 +319,7 @@ fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back()
             core.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
         });
         assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
-        assert_eq!(core.totals().used, Blocks(1 + 3 * SCATTERED as u64));
+        assert_eq!(core.free_blocks.totals().used, Blocks(1 + 3 * SCATTERED as u64));
         assert_eq!(core.state.lock().claims.blocks(), Blocks(0));
         assert!(*core.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
         assert_clean(&core);
@@ -393,7 +393,7 @@ fn assert_clean(core: &Core) {
 }
 
 fn first_pbn(core: &Core, map: u64) -> Pbn {
-    match core.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
+    match core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("map {map} begins with {other:?}"),
     }
@@ -447,7 +447,7 @@ fn one_block_written_anew_keeps_its_content_and_the_others_around_it_are_merged(
         volume.assert_holds(&new);
         volume.revisit_all();
         volume.assert_holds(&new);
-        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64 + 1));
+        assert_eq!(volume.core.free_blocks.totals().used, Blocks(1 + COMPARED as u64 + 1));
     }
 }
 
@@ -471,7 +471,7 @@ fn a_file_deleted_while_the_worker_compares_it_stays_deleted() {
         volume.revisit_all();
         let core = &volume.core;
         assert!(matches!(core.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
-        assert_eq!(core.totals().used, Blocks(1 + COMPARED as u64));
+        assert_eq!(core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
         assert!(core.read(MapId(1), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
         assert_clean(core);
     }
@@ -484,7 +484,7 @@ fn a_file_detached_while_the_worker_compares_it_and_freed_later_is_freed_once() 
     let core = &volume.core;
     let map = core.signals.next_detached(Duration::ZERO).unwrap();
     core.reclaim(map).unwrap();
-    assert_eq!(core.totals().used, Blocks(1 + COMPARED as u64));
+    assert_eq!(core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
     assert_clean(core);
 }
 
@@ -559,7 +559,7 @@ fn a_checkpoint_while_the_worker_compares_changes_nothing() {
             core.checkpoint().unwrap();
             core.release_waiting();
         });
-        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64));
+        assert_eq!(volume.core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
         volume.assert_holds(&volume.content);
     }
 }

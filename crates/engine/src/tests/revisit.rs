@@ -13,7 +13,6 @@ mod turns;
 
 use std::collections::HashSet;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ fn settings(inline: Inline) -> Settings {
 fn volume(inline: Inline) -> (Devices, Core) {
     let devices = Devices::new(DATA, settings(inline));
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
@@ -58,7 +57,7 @@ fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
 fn write_many(core: &Core, map: u64, data: &[u8]) {
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
         write(core, map, n as u64 * 50, part);
-        core.merge_waiting_hints();
+        core.hint_levels.merge_waiting_hints();
     }
 }
 
@@ -68,7 +67,7 @@ fn tune(core: &Core, name: &str, value: &str) -> Result<()> {
 
 /// Blocks in use without the label.
 fn used(core: &Core) -> u64 {
-    core.totals().used.0 - 1
+    core.free_blocks.totals().used.0 - 1
 }
 
 fn counter(core: &Core, name: &str) -> u64 {
@@ -118,14 +117,14 @@ fn delete(core: &Core, map: u64) {
 fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
     let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
     let at = (lbn % SHARD_BLOCKS) as u16;
-    match core.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+    match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("block {lbn} of map {map} is {other:?}"),
     }
 }
 
 fn entry(core: &Core, pbn: Pbn) -> Entry {
-    core.entries_at(&[pbn]).unwrap()[&pbn]
+    core.metadata.entries_at(&[pbn]).unwrap()[&pbn]
 }
 
 fn close(core: &Core) {

@@ -15,7 +15,7 @@ const DATA: Blocks = Blocks(4_096);
 
 /// Asserts that used and reserved blocks fit into the data area.
 fn assert_bound(core: &Core) {
-    let totals = core.totals();
+    let totals = core.free_blocks.totals();
     let taken = totals.used.0 + totals.reserved.0;
     assert!(taken <= totals.data.0, "{taken} blocks are used or reserved: {totals:?}");
 }
@@ -46,7 +46,7 @@ fn clones_of_one_block(core: &Core, files: u64) -> Vec<MapId> {
 
 fn reserve_all(core: &Core) -> MapId {
     let map = core.maps.take_id();
-    core.reserve_in_parts(map, 0..core.available().0 * BLOCK);
+    core.reserve_in_parts(map, 0..core.free_blocks.available().0 * BLOCK);
     map
 }
 
@@ -89,7 +89,7 @@ fn what_is_reserved_can_be_written_on_a_full_volume_whoever_else_writes_there() 
     let devices = Devices::new(DATA, one_level());
     let core = Arc::new(devices.open());
     let files: Vec<MapId> = (0..4).map(|_| core.maps.take_id()).collect();
-    let blocks = (core.available().0 / 4) & !1;
+    let blocks = (core.free_blocks.available().0 / 4) & !1;
     files.iter().for_each(|map| core.reserve(*map, 0, blocks * BLOCK, |_, _| ()).unwrap());
     reserve_all(&core);
     thread::scope(|scope| {
@@ -134,9 +134,9 @@ fn a_volume_that_promises_more_than_it_has_opens_and_is_emptied() {
     core.commit().unwrap();
     drop(core);
     let core = devices.open();
-    let totals = core.totals();
+    let totals = core.free_blocks.totals();
     assert!(totals.used.0 + totals.reserved.0 > totals.data.0, "{totals:?}");
-    assert_eq!(core.available(), Blocks(0));
+    assert_eq!(core.free_blocks.available(), Blocks(0));
     assert!(matches!(core.write(map, 0, &unique(1, 3), |_, _| ()), Err(Error::NoSpace)));
     assert!(matches!(core.reserve(map, 1 << 30, BLOCK, |_, _| ()), Err(Error::NoSpace)));
     core.truncate(map, 0, |_, _| ()).unwrap();

@@ -17,7 +17,7 @@ fn with_min(run_blocks_min: u32) -> Settings {
 fn volume(settings: Settings) -> (Devices, Core) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
@@ -32,7 +32,7 @@ fn part(data: &[u8], first: usize, end: usize) -> &[u8] {
 
 /// Blocks in use, the label not counted.
 fn used(core: &Core) -> u64 {
-    core.totals().used.0 - 1
+    core.free_blocks.totals().used.0 - 1
 }
 
 fn assert_holds(core: &Core, map: u64, data: &[u8]) {
@@ -286,7 +286,7 @@ fn random_requests_read_back_whatever_the_minimum() {
                     core.commit().unwrap();
                     devices = devices.after_power_cut_of_all();
                     core = devices.open();
-                    core.fill_hints().unwrap();
+                    core.hint_levels.fill_hints().unwrap();
                 }
                 _ => {}
             }

@@ -59,7 +59,7 @@ fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
     let content: Vec<u8> = order.iter().flat_map(|&block| &source[at(block)..at(block + 1)]).copied().collect();
     core.write(FILE, 0, &content, |_, _| ()).unwrap();
     core.checkpoint().unwrap();
-    assert_eq!(core.totals().used, Blocks(1 + 256), "all of the file is shared");
+    assert_eq!(core.free_blocks.totals().used, Blocks(1 + 256), "all of the file is shared");
     (devices, content)
 }
 
@@ -80,7 +80,15 @@ fn read(core: &Core, content: &[u8]) -> Result<bool> {
 
 fn pbn(core: &Core, map: MapId, lbn: u64) -> Pbn {
     let at = (lbn % SHARD_BLOCKS) as u16;
-    match core.shard(ShardKey { map, shard: lbn / SHARD_BLOCKS }).unwrap().slice(at, at + 1).next().unwrap().target {
+    match core
+        .metadata
+        .shard(ShardKey { map, shard: lbn / SHARD_BLOCKS })
+        .unwrap()
+        .slice(at, at + 1)
+        .next()
+        .unwrap()
+        .target
+    {
         Target::Data(pbn) => pbn,
         other => panic!("block {lbn} is {other:?}"),
     }
@@ -152,7 +160,7 @@ fn pages_of_the_block_table_are_asked_for_at_once() {
     let table = noting(&devices.table);
     let core = devices.open_medium(Backend { table: table.clone(), ..devices.backend() });
     table.at_once.lock().clear();
-    core.load_pages(&[3, 4, 9, 20]).unwrap();
+    core.metadata.load_pages(&[3, 4, 9, 20]).unwrap();
     assert_eq!(*table.at_once.lock(), [[(3, 2), (9, 1), (20, 1)]]);
 }
 
@@ -316,7 +324,7 @@ fn of_one_request_the_shared_blocks_enter_the_read_cache_and_others_when_they_ar
         let core = devices.open();
         let first = pbn(&core, SOURCE, 0);
         // Without `verify`, no read waits for the table to know which blocks are shared.
-        core.entries_at(&[first, first.plus(100)]).unwrap();
+        core.metadata.entries_at(&[first, first.plus(100)]).unwrap();
         let _pin = core.space.pin();
         let (mut near, mut far) = (AlignedBuf::new(30 * BLOCK_BYTES), AlignedBuf::new(4 * BLOCK_BYTES));
         let mut read = || {
@@ -346,23 +354,23 @@ fn uncompared() -> (Devices, Vec<u8>) {
 fn what_a_write_has_to_compare_is_read_at_once() {
     let (devices, copies) = uncompared();
     let (device, core) = noted(&devices);
-    core.scan_table().unwrap();
+    core.hint_levels.scan_table().unwrap();
     device.at_once.lock().clear();
     core.write(FILE, 0, &copies, |_, _| ()).unwrap();
     let first = pbn(&core, SOURCE, 0).0;
     let expected: Vec<(u64, u64)> = (0..25).map(|n| (first + n * 10, 1)).collect();
     assert_eq!(*device.at_once.lock(), [expected]);
-    assert_eq!(core.totals().used, Blocks(1 + 256), "all of them are shared");
+    assert_eq!(core.free_blocks.totals().used, Blocks(1 + 256), "all of them are shared");
 }
 
 #[test]
 fn a_target_that_cannot_be_read_costs_no_other_block_its_share() {
     let (devices, copies) = uncompared();
     let (device, core) = unreadable(&devices);
-    core.scan_table().unwrap();
+    core.hint_levels.scan_table().unwrap();
     cannot_read(&device, pbn(&core, SOURCE, 70));
     core.write(FILE, 0, &copies, |_, _| ()).unwrap();
-    assert_eq!(core.totals().used, Blocks(1 + 256 + 1), "all others are shared");
+    assert_eq!(core.free_blocks.totals().used, Blocks(1 + 256 + 1), "all others are shared");
     let at = far_apart().iter().position(|block| *block == 70).unwrap() as u64;
     assert_ne!(pbn(&core, FILE, at), pbn(&core, SOURCE, 70));
     core.commit().unwrap();

@@ -67,14 +67,14 @@ fn settle(core: &Core) {
 fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
     let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
     let at = (lbn % SHARD_BLOCKS) as u16;
-    match core.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+    match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("block {lbn} of map {map} is {other:?}"),
     }
 }
 
 fn entry(core: &Core, pbn: Pbn) -> Entry {
-    core.known_entry(pbn).unwrap()
+    core.metadata.known_entry(pbn).unwrap()
 }
 
 fn count(core: &Core, name: &str) -> u64 {
@@ -87,7 +87,7 @@ fn tune(core: &Core, name: &str, value: &str) {
 
 /// Blocks in use without the label.
 fn used(core: &Core) -> u64 {
-    core.totals().used.0 - 1
+    core.free_blocks.totals().used.0 - 1
 }
 
 /// Damages one bit of a block in its place, durably.

@@ -206,7 +206,7 @@ impl Volume {
         }
         // The new content becomes possible before the change begins.
         self.files[slot].lock().versions.push(bytes.clone());
-        self.core.wait_for_room();
+        self.core.change_room.wait_for_room();
         match kind {
             0 => self.core.truncate(map, bytes.len() as u64, Self::note(slot, map, &bytes)).unwrap(),
             1 if bytes.is_empty() => {
@@ -271,10 +271,10 @@ impl Volume {
             assert!(matches!(laid_out, Ok(_) | Err(Error::MapDetached)), "{laid_out:?}");
             self.core.checkpoint().unwrap();
             self.core.release_waiting();
-            self.core.punch_some();
+            self.core.free_blocks.punch_some();
             self.core.flush_data().unwrap();
-            self.core.scan(&[0x10], &[0x11], 3).unwrap();
-            self.core.sweep_hint_page();
+            self.core.metadata.scan(&[0x10], &[0x11], 3).unwrap();
+            self.core.hint_levels.sweep_hint_page();
             thread::sleep(Duration::from_millis(3));
         }
     }
@@ -282,7 +282,7 @@ impl Volume {
     /// In the recovered volume, each file holds one of its possible contents.
     fn compare(core: &Core, files: &mut [File]) {
         for (slot, file) in files.iter_mut().enumerate() {
-            let record = core.get(&[0x10, slot as u8]).unwrap();
+            let record = core.metadata.get(&[0x10, slot as u8]).unwrap();
             let number = |at: usize| {
                 record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()))
             };

@@ -19,7 +19,7 @@ fn assert_clean(core: &Core) {
 fn volume() -> Core {
     let settings = Settings { hint_sample: 64, inline: Inline::All, ..two_levels() };
     let core = Devices::new(DATA, settings).open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     core
 }
 
@@ -35,7 +35,7 @@ fn write(core: &Core, map: u64, data: &[u8]) {
 fn write_tree(core: &Core) -> u64 {
     (0..FILES).for_each(|n| write(core, 1 + n, &file(n)));
     core.commit().unwrap();
-    core.totals().used.0
+    core.free_blocks.totals().used.0
 }
 
 /// How many percent of the tree's blocks its copy shares.
@@ -43,7 +43,7 @@ fn shared_percent(core: &Core, write_copy: impl FnOnce(&Core)) -> u64 {
     let used = write_tree(core);
     write_copy(core);
     core.commit().unwrap();
-    let stored = core.totals().used.0 - used;
+    let stored = core.free_blocks.totals().used.0 - used;
     println!("{stored} blocks stored for a copy of {used}");
     100 - 100 * stored / used
 }
@@ -90,7 +90,7 @@ fn two_copies_at_a_time_are_both_found() {
         write(&core, 2 * COPY + n, &file((n + FILES / 2) % FILES));
     }
     core.commit().unwrap();
-    let stored = core.totals().used.0 - used;
+    let stored = core.free_blocks.totals().used.0 - used;
     assert!(stored <= used / 5, "{stored} blocks for two copies of {used}");
     assert_clean(&core);
 }

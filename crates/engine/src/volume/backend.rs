@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::Blocks;
-use crate::background::signals::Committer;
 use crate::device::{Device, MemoryDevice};
 use crate::format::page::table_bytes;
 use crate::kv::{Kv, MemoryKv};
+use crate::signals::requests::Committer;
 use crate::volume::ballast::Ballast;
 use crate::worker::load::DeviceLoad;
 

@@ -22,7 +22,7 @@ impl Core {
         self.data.grow(data)?;
         self.stored.grow_table(table_bytes(data))?;
         self.hints.grow_disk_level(data);
-        let room = self.claim_log_room(GroupBytes::SMALL);
+        let room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         drop(room);
         self.commit()?;

@@ -1,8 +1,10 @@
 //! How an open volume is assembled from its parts.
 
+use crate::backlog::file;
+use crate::base::Parts;
 use crate::commit::log::JournalBounds;
 use crate::commit::log::Log;
-use crate::core::{Core, Parts};
+use crate::core::Core;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hints::disk;
@@ -15,7 +17,6 @@ use crate::state::table::Table;
 use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
-use crate::worker::backlog_file;
 use crate::worker::system_load::SystemLoad;
 use crate::write::hash::Hasher;
 use crate::{Copies, Error, OpenOptions, Profile, Result};
@@ -57,7 +58,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     let disk_hints = backend.hints.filter(|_| settings.disk_level);
     let disk_hints = disk_hints.and_then(|device| disk::open(device, backend.volume_id, state.totals.data));
     let skipped = backend.skipped.filter(|_| settings.skipped_bytes > 0);
-    let (skipped_file, newest) = skipped.map_or((None, None), |device| backlog_file::open(device, backend.volume_id));
+    let (skipped_file, newest) = skipped.map_or((None, None), |device| file::open(device, backend.volume_id));
     let core = Core::new(Parts {
         volume_id: backend.volume_id,
         allocator: Allocator::new(state.totals.data, &advice),
@@ -86,7 +87,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     core.restore_scrub()?;
     core.restore_piece_cost()?;
     core.restore_backlog(newest, is_fresh);
-    core.update_hints(&[], &found.stored);
+    core.hint_levels.update_hints(&[], &found.stored);
     for map in core.detached_maps()? {
         core.state.lock().remember_detached(map);
         core.signals.detached(map);

@@ -1,39 +1,38 @@
 //! Notes the blocks that in-line deduplication leaves to the worker: after each publication, and in a file across
 //! mounts. A crash loses the notes after the file's last checkpoint. Then the worker visits every block once.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
-use crate::format::backlog::Checkpoint;
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
+use crate::policy::effective::FilePolicies;
+use crate::stats::counters::Statistics;
+use crate::worker::out_of_line::Worker;
 use crate::write::batch::{Batch, Outcome};
 use crate::{Lbn, MapId};
 
-impl Core {
-    /// At a clean unmount, after the last publication: writes the state from which the next mount continues.
-    pub fn leave_cleanly(&self) {
-        self.write_out_hints();
-        let sequence = self.state.lock().durable_sequence;
-        // A backlog that is off does not know which blocks were skipped.
-        if self.backlog.is_on() {
-            self.checkpoint_backlog(sequence);
-        }
-        self.stored.settle_records();
-    }
+/// Notes the blocks that the worker has to visit, in memory and in the file of skipped blocks.
+pub struct BacklogNotes {
+    backlog: Arc<Backlog>,
+    worker: Arc<Worker>,
+    stats: Arc<Statistics>,
+    file_policies: Arc<FilePolicies>,
+}
 
-    /// Takes in the backlog of an earlier mount. `is_fresh`: nothing was ever written to the volume.
-    pub fn restore_backlog(&self, newest: Option<Checkpoint>, is_fresh: bool) {
-        if self.tuning.with(|settings| settings.skipped_bytes) == 0 {
-            return;
-        }
-        let is_whole =
-            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at() && newest.clean_at > 0);
-        self.backlog.restore(newest.into_iter().flat_map(|newest| newest.records));
-        if !is_whole && !is_fresh {
-            // After the listed blocks: a full pass finds those that the crash lost.
-            self.begin_full_pass();
+impl BacklogNotes {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, file_policies: &Arc<FilePolicies>) -> Self {
+        Self {
+            backlog: base.backlog.clone(),
+            worker: base.worker.clone(),
+            stats: base.stats.clone(),
+            file_policies: file_policies.clone(),
         }
     }
+}
 
+impl BacklogNotes {
     /// Notes which blocks of a published batch the worker has yet to visit, and which no longer.
     pub fn note_skipped(&self, map: MapId, batch: &Batch) {
         if batch.policy.is_later && self.backlog.is_on() {
@@ -43,7 +42,7 @@ impl Core {
 
     /// Leaves blocks of a file to the worker, if it deduplicates the file.
     pub fn leave_to_worker(&self, map: MapId, lbns: impl IntoIterator<Item = Lbn>) {
-        if !self.is_later(map) {
+        if !self.file_policies.is_later(map) {
             return;
         }
         self.backlog.note(map, lbns.into_iter().map(|lbn| (lbn, 1, true)));

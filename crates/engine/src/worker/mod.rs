@@ -1,9 +1,6 @@
-//! Out-of-line work: the backlog, the choice of blocks to visit, and how they are merged and remapped.
+//! Out-of-line work: the choice of blocks to visit, and how they are merged and remapped.
 
-pub mod backlog;
-pub mod backlog_file;
 pub mod backlog_notes;
-pub mod foreground;
 pub mod load;
 pub mod local_time;
 pub mod merge_target;

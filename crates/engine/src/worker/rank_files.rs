@@ -1,33 +1,8 @@
 //! The engine's part in ranking files: the worker calls the ranker when it has no other work, and the ranker's calls do
 //! not count as requests of programs. The effective policy of a file follows from its rank.
 
-use oncefs_dedup::RankRule;
-
+use crate::Result;
 use crate::core::Core;
-use crate::{Change, RankTurn, Result, Store};
-
-impl Store {
-    /// Makes the worker call `turn` while it has no other work and may run, repeatedly while anything is due. The first
-    /// `turn` stays; later ones are ignored.
-    pub fn rank_by(&self, turn: RankTurn) {
-        self.core.worker.rank_by(turn);
-    }
-
-    /// The rule by which files are ranked.
-    pub fn rank_rule(&self) -> RankRule {
-        self.core.tuning.with(|settings| settings.rank_rule)
-    }
-
-    /// Like [`Store::publish`], for a few records of background work: it does not count as a request of a program, and
-    /// does not wait for room.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::publish`].
-    pub fn publish_in_background(&self, change: Change) -> Result<()> {
-        self.core.publish(change)
-    }
-}
 
 impl Core {
     /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
@@ -36,7 +11,7 @@ impl Core {
         let may_work = !self.signals.is_stopped() && !self.space.is_host_short();
         let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };
         self.health.usable()?;
-        self.wait_for_background_room();
+        self.change_room.wait_for_background_room();
         self.foreground.aside(turn)
     }
 }

@@ -23,7 +23,7 @@ impl Core {
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
             for portion in of_map.chunks(PORTION) {
-                self.wait_for_background_room();
+                self.change_room.wait_for_background_room();
                 match self.remap_what_is_whole(of_map[0].visit.map, portion) {
                     // The file was deleted, so its blocks are being freed.
                     Err(Error::MapDetached) => break,
@@ -54,8 +54,8 @@ impl Core {
         assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();
         let _map = self.maps.lock(map).write();
-        let _room = self.claim_log_room(GroupBytes::of_blocks(portion.len() as u64));
-        self.attached(map)?;
+        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(portion.len() as u64));
+        self.metadata.attached(map)?;
         while !wanted.is_empty() {
             let (plan, done) = self.plan_remaps(map, &wanted)?;
             if done.is_empty() {
@@ -77,7 +77,7 @@ impl Core {
     fn requeue_refused(&self, refused: &[Remap]) {
         self.stats.counters.hints_refused.fetch_add(refused.len() as u64, Relaxed);
         if let Some(Remap { visit, .. }) = refused.first() {
-            self.leave_to_worker(visit.map, refused.iter().map(|remap| remap.visit.lbn));
+            self.backlog_notes.leave_to_worker(visit.map, refused.iter().map(|remap| remap.visit.lbn));
         }
     }
 
@@ -109,7 +109,7 @@ impl Core {
     fn promote(&self, shared: &[(Tag, Pbn)]) {
         let (promoted, many_waiting) = self.hints.promote(shared, &self.stats.counters);
         self.stats.counters.hints_promoted.fetch_add(promoted, Relaxed);
-        self.wake_to_merge(many_waiting);
+        self.hint_levels.wake_to_merge(many_waiting);
     }
 }
 

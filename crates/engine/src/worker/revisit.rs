@@ -128,7 +128,7 @@ impl Core {
         let mut taken: HashMap<MapId, u64> = HashMap::new();
         let mut range = |visits: &'a [Visit]| {
             let map = visits[0].map;
-            let limit = self.share_limit(map);
+            let limit = self.file_policies.share_limit(map);
             let run_blocks_min = if let ShareLimit::Runs(blocks) = limit { blocks } else { 1 };
             let budget = match limit {
                 ShareLimit::Runs(_) => None,
@@ -154,7 +154,7 @@ impl Core {
     /// Takes all pieces that a file may still add. A file whose account cannot be read may add none.
     fn take_pieces(&self, map: MapId, slowdown: Slowdown) -> u64 {
         let cost = self.policy.piece_cost();
-        match self.account(map) {
+        match self.file_policies.account(map) {
             Ok(_) => self.policy.accounts().take(map, 0, slowdown, cost, Spender::Worker).unwrap_or(0),
             Err(error) => {
                 log::debug!("cannot read map {} for its account, sharing only what costs nothing: {error}", map.0);
@@ -181,20 +181,20 @@ impl Core {
         range.after = self.stored_from(map, first.plus(blocks), reach)?;
         let last = first.plus(blocks - 1 + range.after.len() as u64);
         if let Some(room) = &mut range.budget {
-            room.is_end = self.is_end(map, last)?;
+            room.is_end = self.metadata.is_end(map, last)?;
             return Ok(());
         }
         if range.before.is_empty() && range.after.is_empty() && self.is_whole(map, first, blocks)? {
             range.run_blocks_min = range.run_blocks_min.min(blocks as u32);
         }
-        range.end_blocks_min = self.end_blocks_min(map, last)?;
+        range.end_blocks_min = self.file_policies.end_blocks_min(map, last)?;
         Ok(())
     }
 
     /// The blocks with their entries in the table. Blocks that were freed meanwhile or that are bad are left out. So
     /// are those with an unreadable entry, which would come again forever.
     fn with_entries(&self, places: &[Place]) -> Vec<Visit> {
-        let entries = self.known_entries(&ascending(places.iter().map(|(_, _, pbn)| *pbn)));
+        let entries = self.metadata.known_entries(&ascending(places.iter().map(|(_, _, pbn)| *pbn)));
         let visit = |&(map, lbn, pbn): &Place| {
             let entry = *entries.get(&pbn).filter(|entry| entry.serves(entry.tag))?;
             Some(Visit { map, lbn, pbn, entry })
@@ -210,7 +210,7 @@ impl Core {
         tags.dedup();
         let mut hints = self.hints.peek(&tags);
         // Both levels in any case: the holder that all others merge into may be on disk.
-        self.merge_waiting_hints();
+        self.hint_levels.merge_waiting_hints();
         let on_disk = self.hints.look_up_on_disk(&tags, &self.stats.counters);
         self.stats.counters.disk_level_hits.fetch_add(on_disk.len() as u64, Relaxed);
         hints.extend(on_disk);
@@ -230,12 +230,12 @@ impl Core {
             }
         }
         self.stats.counters.hints_repaired.fetch_add(lost.len() as u64, Relaxed);
-        self.update_hints(&[], &lost);
+        self.hint_levels.update_hints(&[], &lost);
     }
 
     /// Keeps the hints that the table confirms. The others are stale.
     fn live_holders(&self, hints: Vec<(Tag, Pbn)>) -> Holders {
-        let entries = self.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
+        let entries = self.metadata.known_entries(&ascending(hints.iter().map(|(_, pbn)| *pbn)));
         let mut holders = Holders::new();
         let mut stale = Vec::new();
         for (tag, pbn) in hints {
@@ -251,7 +251,7 @@ impl Core {
             pbns.dedup_by_key(|(pbn, _)| *pbn);
         }
         self.stats.counters.hints_stale.fetch_add(stale.len() as u64, Relaxed);
-        self.update_hints(&stale, &[]);
+        self.hint_levels.update_hints(&stale, &[]);
         holders
     }
 
@@ -296,7 +296,7 @@ impl Core {
         for (remap, (copy, target)) in run.iter().zip(pairs) {
             let is_sound = self.hasher.tag(target) == remap.visit.entry.tag;
             if !is_sound {
-                self.suspect(remap.target.0);
+                self.damage_reports.suspect(remap.target.0);
             }
             if !is_sound || copy != target {
                 continue;

@@ -29,7 +29,7 @@ const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 impl Core {
     /// One turn of the worker. Returns how long it may sleep before the next.
     pub fn work(&self) -> Duration {
-        self.merge_waiting_hints();
+        self.hint_levels.merge_waiting_hints();
         self.observe_machine();
         self.checkpoint_backlog_when_due();
         if let Err(error) = self.save_piece_cost() {
@@ -97,7 +97,7 @@ impl Core {
     }
 
     fn scan_again(&self) -> Duration {
-        match self.scan_table() {
+        match self.hint_levels.scan_table() {
             Ok(()) => Duration::ZERO,
             Err(error) => {
                 log::warn!("cannot read all of the block table, some duplicates will be missed: {error}");
@@ -127,7 +127,7 @@ impl Core {
             return false;
         }
         let mut pages = (0..if are_many { SWEEP_PAGES } else { 1 }).take_while(|_| !self.foreground.calls());
-        let goes_on = pages.all(|_| self.sweep_hint_page());
+        let goes_on = pages.all(|_| self.hint_levels.sweep_hint_page());
         if !goes_on {
             self.worker.note_swept(freed);
         }
@@ -156,7 +156,7 @@ impl Core {
     fn checkpoint_backlog_when_due(&self) {
         let every = self.tuning.with(|settings| settings.skipped_checkpoint);
         if self.worker.take_checkpoint_due(self.foreground.now(), every) && self.backlog.is_on() {
-            self.checkpoint_backlog(0);
+            self.backlog_notes.checkpoint_backlog(0);
         }
     }
 
@@ -182,13 +182,14 @@ impl Core {
         settings.rank_rule.check().map_err(refused)?;
         self.inline.set_rule(settings.rule).map_err(refused)?;
         self.worker.follow(&settings).map_err(refused)?;
-        self.wake_to_merge(self.hints.set_memory_bytes_max(settings.hint_bytes, &self.stats.counters));
+        self.hint_levels.wake_to_merge(self.hints.set_memory_bytes_max(settings.hint_bytes, &self.stats.counters));
         self.tuning.follow(&settings);
         if self.backlog.set_bytes_max(settings.skipped_bytes) {
             // No block was noted until now.
             self.begin_full_pass();
         }
-        let allows_more = settings.skipped_bytes > 0 && self.tuning.with(|now| self.allows_more(now, &settings));
+        let allows_more =
+            settings.skipped_bytes > 0 && self.tuning.with(|now| self.file_policies.allows_more(now, &settings));
         self.tuning.replace(settings, |now, settings| {
             if now.fingerprints != settings.fingerprints {
                 self.inline.set_fingerprints(settings.fingerprints);

@@ -4,6 +4,7 @@
 use oncefs_dedup::{Ranks, ShareLimit, Work};
 
 use crate::core::Core;
+use crate::format::backlog::Checkpoint;
 use crate::format::keys::ShardKey;
 use crate::format::keys::shard_parts;
 use crate::format::shard::{SHARD_BLOCKS, Target};
@@ -58,7 +59,7 @@ impl Core {
                 return false;
             }
             let mut pages = (0..SWEEP_PAGES).take_while(|_| !self.foreground.calls());
-            let goes_on = pages.all(|_| self.sweep_hint_page());
+            let goes_on = pages.all(|_| self.hint_levels.sweep_hint_page());
             if !goes_on {
                 pass.end_sweep();
             }
@@ -106,7 +107,7 @@ impl Core {
             None => {
                 let Some(from) = pass.all() else { return false };
                 let before = places.len();
-                let next = self.add_shards_from(from, shards_max, |map| self.is_later(map), places);
+                let next = self.add_shards_from(from, shards_max, |map| self.file_policies.is_later(map), places);
                 pass.advance_all(next.unwrap_or_else(|error| skip_over(&error)), (places.len() - before) as u64);
                 if pass.take_full_again() {
                     self.restart_full_pass(pass);
@@ -135,7 +136,7 @@ impl Core {
         let _map = self.maps.lock(map).read();
         let mut stored = Vec::with_capacity(blocks as usize);
         for (key, start, end) in shard_parts(map, first, blocks) {
-            for extent in self.shard(key)?.slice(start, end) {
+            for extent in self.metadata.shard(key)?.slice(start, end) {
                 stored.extend((0..u64::from(extent.blocks)).map(|n| match extent.target {
                     Target::Data(pbn) => Some(pbn.plus(n)),
                     Target::Hole | Target::Reserved => None,
@@ -148,14 +149,14 @@ impl Core {
     /// Whether a map has only these blocks, and files that are one run are shared as a whole.
     pub fn is_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
         let block = BLOCK_BYTES as u64;
-        Ok(self.effective_policy(map).shares_ends
-            && self.seek_data(map, 0, first.0 * block)?.is_none()
-            && self.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
+        Ok(self.file_policies.effective_policy(map).shares_ends
+            && self.metadata.seek_data(map, 0, first.0 * block)?.is_none()
+            && self.metadata.seek_data(map, (first.0 + blocks) * block, u64::MAX)?.is_none())
     }
 
     fn add_listed(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {
         let _map = self.maps.lock(map).read();
-        if self.state.lock().is_detached(map) || !self.is_later(map) {
+        if self.state.lock().is_detached(map) || !self.file_policies.is_later(map) {
             return Ok(());
         }
         for (first, blocks) in runs {
@@ -175,21 +176,16 @@ impl Core {
         places: &mut Vec<Place>,
     ) -> Result<Option<(MapId, u64)>> {
         let _map = self.maps.lock(map).read();
-        if self.state.lock().is_detached(map) || !self.is_later(map) {
+        if self.state.lock().is_detached(map) || !self.file_policies.is_later(map) {
             return Ok(None);
         }
-        let shards = self.stored_shards(map, from, shards_max)?;
+        let shards = self.metadata.stored_shards(map, from, shards_max)?;
         assert!(shards.len() <= shards_max, "{} shards, at most {shards_max} wanted", shards.len());
         for &shard in &shards {
             let key = ShardKey { map, shard };
             self.add_places(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
         }
         Ok(shards.last().filter(|_| shards.len() == shards_max).map(|last| (map, last + 1)))
-    }
-
-    /// Whether a file is deduplicated out of line.
-    pub fn is_later(&self, map: MapId) -> bool {
-        self.effective_policy(map).is_later
     }
 
     /// Adds some shards of all wanted maps. Returns the next one.
@@ -200,7 +196,7 @@ impl Core {
         is_wanted: impl Fn(MapId) -> bool,
         places: &mut Vec<Place>,
     ) -> Result<Option<ShardKey>> {
-        let (keys, mut next) = self.shards_from(from, shards_max)?;
+        let (keys, mut next) = self.metadata.shards_from(from, shards_max)?;
         if let Some(last) = keys.last().filter(|last| next.is_some() && !is_wanted(last.map)) {
             next = Some(ShardKey { map: MapId(last.map.0 + 1), shard: 0 });
         }
@@ -215,7 +211,7 @@ impl Core {
 
     /// The blocks in a part of a shard. The caller holds the map's lock.
     fn add_places(&self, key: ShardKey, start: u16, end: u16, places: &mut Vec<Place>) -> Result<()> {
-        for extent in self.shard(key)?.slice(start, end) {
+        for extent in self.metadata.shard(key)?.slice(start, end) {
             if let Target::Data(pbn) = extent.target {
                 let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(extent.first));
                 places.extend((0..u64::from(extent.blocks)).map(|n| (key.map, lbn.plus(n), pbn.plus(n))));
@@ -229,4 +225,20 @@ impl Core {
 fn skip_over<T: Default>(error: &Error) -> T {
     log::warn!("cannot read part of a file, not deduplicating it: {error}");
     T::default()
+}
+
+impl Core {
+    /// Takes in the backlog of an earlier mount. `is_fresh`: nothing was ever written to the volume.
+    pub fn restore_backlog(&self, newest: Option<Checkpoint>, is_fresh: bool) {
+        if self.tuning.with(|settings| settings.skipped_bytes) == 0 {
+            return;
+        }
+        let is_whole =
+            newest.as_ref().is_some_and(|newest| newest.clean_at == self.journal.opened_at() && newest.clean_at > 0);
+        self.backlog.restore(newest.into_iter().flat_map(|newest| newest.records));
+        if !is_whole && !is_fresh {
+            // After the listed blocks: a full pass finds those that the crash lost.
+            self.begin_full_pass();
+        }
+    }
 }

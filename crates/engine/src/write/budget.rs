@@ -48,7 +48,7 @@ impl Core {
         let is_own = |pbn: Pbn| pbn >= in_batch || own.contain(pbn);
         let mut found = within(&|_, pbn| is_own(pbn));
         if found.refused > 0 {
-            let in_memory = self.in_every_memory(candidates);
+            let in_memory = self.file_policies.in_every_memory(candidates);
             if !in_memory.is_empty() {
                 found = within(&|_, pbn| is_own(pbn) || in_memory.contains(&pbn));
             }
@@ -74,6 +74,6 @@ impl Core {
 
     fn account_at(&self, map: MapId, growth: Growth) -> FilePieces {
         let is_begun = growth.first > Lbn(0) || !growth.is_new;
-        if is_begun { self.account_before(map, growth.first) } else { FilePieces::default() }
+        if is_begun { self.file_policies.account_before(map, growth.first) } else { FilePieces::default() }
     }
 }

@@ -41,7 +41,7 @@ impl Core {
             _ => None,
         };
         let pages = || candidates.iter().filter_map(|index| pbn_of(*index)).map(page_of).collect();
-        self.with_readable_pages(pages, |state| {
+        self.metadata.with_readable_pages(pages, |state| {
             (0..batch.len()).map(|index| pbn_of(index).and_then(|pbn| state.table.entry(pbn))).collect()
         })
     }
@@ -133,7 +133,7 @@ impl Core {
         let mut stored = self.data.take_buffer(unsure.len() * BLOCK_BYTES);
         if self.read_targets(runs_into(unsure, &mut stored)).is_err() {
             if let [(pbn, index)] = unsure {
-                self.suspect(*pbn);
+                self.damage_reports.suspect(*pbn);
                 return self.refuse(batch, *index);
             }
             let (first, second) = unsure.split_at(unsure.len() / 2);
@@ -145,7 +145,7 @@ impl Core {
                 batch.outcomes[*index] = Outcome::Share(*pbn);
                 batch.completed.push(*index);
             } else {
-                self.suspect(*pbn);
+                self.damage_reports.suspect(*pbn);
                 self.refuse(batch, *index);
             }
         }

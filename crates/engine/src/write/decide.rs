@@ -70,7 +70,7 @@ impl Core {
             // No holder is known for any of the blocks: all are stored anew.
             return Ok(OpenRuns::default());
         }
-        let limit = self.limit_by(map, batch.policy);
+        let limit = self.file_policies.limit_by(map, batch.policy);
         let run_blocks_min = if let ShareLimit::Runs(blocks) = limit { blocks } else { 1 };
         let rule = self.run_rule(map, batch, &stream, current, run_blocks_min)?;
         let before = shared_before(&stream, rule.run_blocks_min);
@@ -157,7 +157,7 @@ impl Core {
         let is_data = |target: &Target| matches!(target, Target::Data(_));
         let end_blocks_min = match stored.last() {
             Some(&last) if batch.policy.shares_ends && is_data(&current[last]) => {
-                self.end_chunk_min(map, batch.first.plus(last as u64))?
+                self.file_policies.end_chunk_min(map, batch.first.plus(last as u64))?
             }
             _ => None,
         };
@@ -173,7 +173,7 @@ impl Core {
     fn growth(&self, map: MapId, batch: &Batch, current: &[Target]) -> Result<Growth> {
         let is_data = |target: &Target| matches!(target, Target::Data(_));
         let is_end = match batch.outcomes.iter().rposition(|outcome| *outcome != Outcome::Zero) {
-            Some(last) if is_data(&current[last]) => self.is_end(map, batch.first.plus(last as u64))?,
+            Some(last) if is_data(&current[last]) => self.metadata.is_end(map, batch.first.plus(last as u64))?,
             _ => false,
         };
         let is_new = !current.iter().any(is_data);
@@ -190,7 +190,7 @@ impl Core {
             return vec![None; batch.len()];
         }
         let pages = || (0..batch.len()).filter_map(mapped).map(page_of).collect();
-        self.with_readable_pages(pages, |state| {
+        self.metadata.with_readable_pages(pages, |state| {
             let same_tag = |index: usize| {
                 mapped(index).filter(|pbn| {
                     let entry = state.table.entry(*pbn);
@@ -300,7 +300,7 @@ impl Core {
         let mut stream = self.inline.take_stream(map, at);
         let decided = stream.open.iter().rposition(|block| self.staging.get(block.pbn).is_none());
         if let Some(last) = decided {
-            self.leave_to_worker(map, stream.open.drain(..=last).map(|block| block.lbn));
+            self.backlog_notes.leave_to_worker(map, stream.open.drain(..=last).map(|block| block.lbn));
         }
         stream
     }
@@ -309,11 +309,11 @@ impl Core {
     pub fn keep_stream(&self, map: MapId, mut stream: Stream) {
         let too_many = stream.open.len().saturating_sub(OPEN_BLOCKS_MAX);
         if too_many > 0 {
-            self.leave_to_worker(map, stream.open.drain(..).map(|block| block.lbn));
+            self.backlog_notes.leave_to_worker(map, stream.open.drain(..).map(|block| block.lbn));
         }
         let forgotten = self.inline.keep_stream(map, stream);
         if let Some((map, stream)) = forgotten.filter(|(_, stream)| !stream.open.is_empty()) {
-            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
+            self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
     }
 
@@ -325,7 +325,7 @@ impl Core {
         let mut pbns: Vec<Pbn> = wanted.iter().flat_map(|(block, target)| [block.pbn, *target]).collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.known_entries(&pbns);
+        let entries = self.metadata.known_entries(&pbns);
         let live = |pbn: &Pbn, tag: Tag| entries.get(pbn).filter(|entry| entry.serves(tag)).copied();
         let remap = |(block, target): &(OpenBlock, Pbn)| {
             let entry = live(&block.pbn, block.tag)?;

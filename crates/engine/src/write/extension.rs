@@ -36,7 +36,7 @@ impl Core {
             let mut pages: Vec<u64> = missing.into_iter().map(page_of).collect();
             pages.dedup();
             // No write depends on the entries of a damaged page.
-            if let Err(error) = self.load_pages(&pages) {
+            if let Err(error) = self.metadata.load_pages(&pages) {
                 log::debug!("a run is not extended: {error}");
                 break;
             }
@@ -65,7 +65,7 @@ impl Core {
         let found = found.filter(|((_, own), pbns)| pbns.iter().any(|pbn| pbn != own));
         let pairs: Vec<(Tag, Pbn)> =
             found.flat_map(|((tag, own), pbns)| pbns.into_iter().chain([*own]).map(|pbn| (*tag, pbn))).collect();
-        let entries = self.known_entries(&ascending(pairs.iter().map(|(_, pbn)| *pbn)));
+        let entries = self.metadata.known_entries(&ascending(pairs.iter().map(|(_, pbn)| *pbn)));
         for (tag, pbn) in pairs {
             if let Some(entry) = entries.get(&pbn).filter(|entry| entry.serves(tag)) {
                 add_holder(holders, tag, pbn, *entry);

@@ -13,6 +13,8 @@ use blake3::platform::Platform;
 use oncefs_dedup::{BLOCK_BYTES, Fingerprint, Tag};
 use xxhash_rust::xxh3::xxh3_64_with_secret;
 
+use crate::format::page::Entry;
+
 const TAG_CONTEXT: &str = "oncefs volume secret to XXH3 secret of tags, version 1";
 const LOG_ID_CONTEXT: &str = "oncefs volume secret to log id, version 1";
 const FINGERPRINT_CONTEXT: &str = "oncefs volume secret to BLAKE3 key of fingerprints, version 1";
@@ -160,6 +162,20 @@ impl Hasher {
             flag::NONE,
             out,
         );
+    }
+
+    /// Whether bytes are the content that an entry describes.
+    pub fn is_sound(&self, entry: &Entry, bytes: &[u8]) -> bool {
+        debug_assert_eq!(bytes.len(), BLOCK_BYTES, "only whole blocks have tags");
+        self.tag(bytes) == entry.tag && entry.fingerprint.is_none_or(|known| known == self.fingerprint_of(bytes))
+    }
+
+    /// The fingerprint of one block.
+    pub fn fingerprint_of(&self, bytes: &[u8]) -> Fingerprint {
+        let mut fingerprints = Vec::with_capacity(1);
+        self.fingerprints(&[bytes], &mut fingerprints);
+        debug_assert_eq!(fingerprints.len(), 1, "fingerprints of one block");
+        fingerprints[0]
     }
 }
 

@@ -13,5 +13,4 @@ pub mod publish;
 pub mod range;
 pub mod range_parts;
 pub mod range_room;
-pub mod seek;
 pub mod steps;

@@ -88,7 +88,7 @@ impl Core {
         let lbn = Lbn(from / BLOCK);
         assert!(from < to && to <= (lbn.0 + 1) * BLOCK, "bytes {from} to {to} lie within one block");
         let (key, at, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
-        let target = self.shard(key)?.slice(at, end).next().map(|extent| extent.target);
+        let target = self.metadata.shard(key)?.slice(at, end).next().map(|extent| extent.target);
         if !matches!(target, Some(Target::Data(_))) {
             return Ok(None);
         }
@@ -101,7 +101,7 @@ impl Core {
     }
 
     fn stage_one(&self, block: &[u8]) -> Result<StoredBlock> {
-        let runs = self.allocate(1, Claim::KeptBack)?;
+        let runs = self.free_blocks.allocate(1, Claim::KeptBack)?;
         let pbn: Pbn = runs[0].pbn;
         self.staging.put(pbn, block);
         Ok(StoredBlock { pbn, tag: self.hasher.tag(block), fingerprint: None })
@@ -116,6 +116,6 @@ impl Core {
     pub fn forget_cuts(&self, cuts: &Cuts) {
         let runs = cuts.runs();
         self.staging.remove(runs.iter().map(|run| run.pbn));
-        self.give_back(&runs);
+        self.free_blocks.give_back(&runs);
     }
 }

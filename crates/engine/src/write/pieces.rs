@@ -216,7 +216,7 @@ impl Core {
 
     /// Reads pages of the block table, and keeps them in memory until a checkpoint.
     pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
-        let keep = |portion: &[u64]| self.with_pages(|| portion.to_vec(), |state| state.table.keep(portion));
+        let keep = |portion: &[u64]| self.metadata.with_pages(|| portion.to_vec(), |state| state.table.keep(portion));
         pages.chunks(PORTION_PAGES).try_for_each(keep)
     }
 
@@ -227,7 +227,7 @@ impl Core {
     fn hold_group(&self, pages: &[u64], bytes: GroupBytes) -> Result<impl Sized + use<'_>> {
         loop {
             self.keep_pages(pages)?;
-            let room = self.claim_log_room_for_range(bytes);
+            let room = self.change_room.claim_log_room_for_range(bytes);
             let gate = self.journal.gate();
             let is_whole = {
                 let mut state = self.state.lock();

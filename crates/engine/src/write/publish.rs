@@ -33,7 +33,7 @@ impl Core {
             Ok(published) => published,
             Err(error) => {
                 self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
-                self.unclaim(batch.claimed);
+                self.free_blocks.unclaim(batch.claimed);
                 self.space.give_back(&runs);
                 return Err(error);
             }
@@ -51,7 +51,7 @@ impl Core {
         runs: &mut Vec<Run>,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<Published> {
-        self.attached(map)?;
+        self.metadata.attached(map)?;
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let held = with(mapped_delta, &mut plan.change);
         loop {
@@ -195,11 +195,6 @@ pub struct Published {
 }
 
 impl Core {
-    /// Refuses a map that was detached. While its lock is held it cannot be detached.
-    pub fn attached(&self, map: MapId) -> Result<()> {
-        if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }
-    }
-
     /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.
     pub fn apply(&self, plan: Plan) -> Result<Applied> {
         if (!plan.record_decrefs.is_empty() || !plan.flags.is_empty())
@@ -220,7 +215,7 @@ impl Core {
             let missing = state.table.missing(pages.iter().copied());
             if !missing.is_empty() {
                 drop(state);
-                self.load_pages(&missing)?;
+                self.metadata.load_pages(&missing)?;
                 continue;
             }
             if let Some(contradiction) = state.contradiction(&plan) {
@@ -249,20 +244,20 @@ impl Core {
     /// did.
     pub fn notify_observers(&self, published: &Published, written: Option<(MapId, &Batch)>) {
         let Published { placed, freed, policies, detached } = published;
-        self.update_hints(freed, placed);
+        self.hint_levels.update_hints(freed, placed);
         self.stats.counters.blocks_freed.fetch_add(freed.len() as u64, Relaxed);
-        self.look_at_allowed(policies);
+        self.file_policies.look_at_allowed(policies);
         if let Some(map) = *detached {
             self.backlog.forget(map);
             self.signals.detached(map);
         }
         if let Some((map, batch)) = written {
-            self.note_skipped(map, batch);
+            self.backlog_notes.note_skipped(map, batch);
             if self.damage.is_content_lost() {
                 self.offer_written(batch);
             }
         }
-        self.signals.published(&self.journal, &|| self.commit());
+        self.signals.published(|| self.journal.is_gate_free(), &|| self.commit());
     }
 
     /// Applies a plan and notifies everything that follows. None: it is published.
@@ -381,7 +376,7 @@ impl<'a> MapEdit<'a> {
             let edited = self.plan.shards.iter().position(|(edited, _)| *edited == key);
             let shard = match edited {
                 Some(index) => self.plan.shards.swap_remove(index).1,
-                None => (*self.core.shard(key)?).clone(),
+                None => (*self.core.metadata.shard(key)?).clone(),
             };
             self.open = Some((key, shard));
         }
@@ -403,6 +398,22 @@ pub trait OnPublish {
 
 impl OnPublish for () {
     fn published(self) {}
+}
+
+impl Core {
+    /// See [`crate::Store::publish`].
+    pub fn publish(&self, change: Change) -> Result<()> {
+        self.health.usable()?;
+        self.apply_certain(Plan { change, ..Plan::default() })
+    }
+}
+
+impl Core {
+    /// Like `offer`, for a batch that was published.
+    pub fn offer_written(&self, batch: &Batch) {
+        let written = (0..batch.len()).filter_map(|index| Some((batch.pbn(index)?, batch.tags[index])));
+        self.damage_reports.offer(written);
+    }
 }
 
 #[cfg(test)]

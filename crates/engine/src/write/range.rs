@@ -10,6 +10,7 @@ use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::read::checked::damaged;
 use crate::space::allocator::Run;
+use crate::state::extents::within_shard;
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
 use crate::state::table::damaged_entry;
@@ -32,7 +33,7 @@ impl Core {
         self.health.usable()?;
         self.read_ahead_of_change(map, &(size / BLOCK..u64::MAX));
         let _map = self.maps.lock(map).write();
-        self.attached(map)?;
+        self.metadata.attached(map)?;
         let cuts = self.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
         let whole = size.div_ceil(BLOCK)..u64::MAX;
         let pieces = self.plan_cut(map, &(size / BLOCK..u64::MAX), &whole, &cuts);
@@ -43,7 +44,7 @@ impl Core {
     /// the stored part of its file.
     fn plan_cut(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>, cuts: &Cuts) -> Result<Pieces> {
         let limit = self.journal.bounds().gated_shards_max as usize + 1;
-        let mut shards = self.stored_shards(map, touched.start / SHARD_BLOCKS, limit)?;
+        let mut shards = self.metadata.stored_shards(map, touched.start / SHARD_BLOCKS, limit)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < touched.end);
         let mut planner = Planner::new(self, map);
         for &shard in &shards {
@@ -92,7 +93,7 @@ impl Core {
             self.read_ahead_of_filling(map, &touched);
         }
         let _map = self.maps.lock(map).write();
-        self.attached(map)?;
+        self.metadata.attached(map)?;
         let cuts = match first > last {
             true => self.cut_blocks(map, &[(at, end)])?,
             false => self.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
@@ -120,9 +121,9 @@ impl Core {
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         self.read_ahead_of_filling(map, &touched);
         let _map = self.maps.lock(map).write();
-        self.attached(map)?;
+        self.metadata.attached(map)?;
         let pieces = self.plan_fill(map, &touched, &(0..0), &Cuts::default())?;
-        let room = self.claim_reservations(pieces.reserved())?;
+        let room = self.free_blocks.claim_reservations(pieces.reserved())?;
         self.publish_pieces(Ok((pieces, Some(room))), &Cuts::default(), with)
     }
 
@@ -146,8 +147,8 @@ impl Core {
         // The replacement of a bad block is not reused.
         let _pin = self.space.pin();
         let _locks = self.lock_two(source.0, target.0);
-        self.attached(source.0)?;
-        self.attached(target.0)?;
+        self.metadata.attached(source.0)?;
+        self.metadata.attached(target.0)?;
         if !holds() {
             return Ok(false);
         }
@@ -182,7 +183,7 @@ impl Core {
     pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut wanted = Vec::new();
         for (key, start, end) in shard_parts(map, from, blocks) {
-            let shard = self.shard(key)?;
+            let shard = self.metadata.shard(key)?;
             wanted.extend(shard.slice(start, end).map(|extent| (extent.target, u64::from(extent.blocks))));
         }
         let mut wanted = self.around_bad(&wanted)?.unwrap_or(wanted);
@@ -210,7 +211,7 @@ impl Core {
             pages.dedup();
             pages
         };
-        self.with_pages(pages, |state| {
+        self.metadata.with_pages(pages, |state| {
             let take = |pbn: Pbn| match state.table.is_damaged(pbn) {
                 true => Err(damaged_entry(pbn)),
                 false => Ok(Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag }),
@@ -223,12 +224,12 @@ impl Core {
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
-        self.attached(map)?;
-        let _room = self.claim_log_room(GroupBytes::RECORDS);
+        self.metadata.attached(map)?;
+        let _room = self.change_room.claim_log_room(GroupBytes::RECORDS);
         let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
         let held = with(&mut plan.change);
         // After `with`, because the caller's locks keep other threads from setting a policy for the file.
-        self.first_policy(&mut plan.change, map, FilePolicy::default());
+        self.file_policies.first_policy(&mut plan.change, map, FilePolicy::default());
         self.apply_certain(plan)?;
         held.published();
         Ok(())
@@ -241,12 +242,6 @@ impl Core {
         let second = (MapLocks::index_of(low) != MapLocks::index_of(high)).then(|| self.maps.lock(high).write());
         (first, second)
     }
-}
-
-/// The part of `blocks` that lies in a shard, in block numbers of the shard.
-pub fn within_shard(shard: u64, blocks: &Range<u64>) -> (u16, u16) {
-    let inside = |block: u64| block.saturating_sub(shard * SHARD_BLOCKS).min(SHARD_BLOCKS) as u16;
-    (inside(blocks.start), inside(blocks.end))
 }
 
 fn cut_shard(edit: &mut MapEdit, key: ShardKey, blocks: &Range<u64>) -> Result<()> {

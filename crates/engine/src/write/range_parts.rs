@@ -4,16 +4,13 @@
 use std::ops::Range;
 
 use crate::core::Core;
-use crate::format::keys::{self, ShardKey, shard_parts};
-use crate::format::page::page_of;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::write::range::within_shard;
-use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
+use crate::format::keys::{ShardKey, shard_parts};
+use crate::format::shard::SHARD_BLOCKS;
+use crate::state::extents::{pages_in, pages_of, within_shard};
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
-/// Shards that are loaded together.
-const PORTION_SHARDS: usize = 64;
 /// Pages that are read ahead together.
 const PORTION_PAGES: usize = 64;
 
@@ -47,11 +44,11 @@ impl Core {
                 split.cut(split.from / SHARD_BYTES + bounds.gated_shards_max);
             }
         };
-        self.each_shard(map, &blocks, |shard| {
+        self.metadata.each_shard(map, &blocks, |shard| {
             // Includes this shard, so that no later cut comes before a shard that the part already counts.
             cut_long(&mut split, shard + 1);
             let (first, end) = within_shard(shard, &blocks);
-            let pages = pages_in(self.shard(ShardKey { map, shard })?.slice(first, end)).len() as u64;
+            let pages = pages_in(self.metadata.shard(ShardKey { map, shard })?.slice(first, end)).len() as u64;
             let is_full = split.shards >= bounds.gated_shards_max || split.pages + pages > bounds.group_pages;
             if is_full && split.shards > 0 {
                 split.cut(shard);
@@ -71,7 +68,7 @@ impl Core {
         let (mut done, mut pages, mut shards) = (0, 0, 0);
         for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
             let here = u64::from(end - start);
-            pages += pages_in(self.shard(key)?.slice(start, end)).len() as u64;
+            pages += pages_in(self.metadata.shard(key)?.slice(start, end)).len() as u64;
             // A clone shares a bad block's replacement, which may lie anywhere.
             let shared = self.targets_to_share(source.0, source.1.plus(done), here)?;
             pages += pages_of(shared.into_iter()).len() as u64;
@@ -89,16 +86,16 @@ impl Core {
     pub fn read_ahead_of_change(&self, map: MapId, blocks: &Range<u64>) {
         let bounds = *self.journal.bounds();
         let (mut pages, mut shards) = (Vec::new(), 0);
-        let found = self.each_shard(map, blocks, |shard| {
+        let found = self.metadata.each_shard(map, blocks, |shard| {
             let (first, end) = within_shard(shard, blocks);
-            pages.extend(pages_in(self.shard(ShardKey { map, shard })?.slice(first, end)));
+            pages.extend(pages_in(self.metadata.shard(ShardKey { map, shard })?.slice(first, end)));
             shards += 1;
             Ok(shards < bounds.gated_shards_max && (pages.len() as u64) < bounds.group_pages)
         });
         pages.sort_unstable();
         pages.dedup();
         let loaded = found.and_then(|()| {
-            pages.chunks(PORTION_PAGES).try_for_each(|portion| self.with_pages(|| portion.to_vec(), |_| ()))
+            pages.chunks(PORTION_PAGES).try_for_each(|portion| self.metadata.with_pages(|| portion.to_vec(), |_| ()))
         });
         if let Err(error) = loaded {
             log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
@@ -111,73 +108,8 @@ impl Core {
     pub fn read_ahead_of_filling(&self, map: MapId, blocks: &Range<u64>) {
         let shards = shard_parts(map, Lbn(blocks.start), blocks.end.saturating_sub(blocks.start));
         let shards_max = self.journal.bounds().gated_shards_max as usize;
-        if let Err(error) = shards.take(shards_max).try_for_each(|(key, _, _)| self.shard(key).map(drop)) {
+        if let Err(error) = shards.take(shards_max).try_for_each(|(key, _, _)| self.metadata.shard(key).map(drop)) {
             log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
         }
     }
-
-    /// Calls `visit` with each shard of a range that may hold something, in order, until `visit` returns false.
-    pub fn each_shard(
-        &self,
-        map: MapId,
-        blocks: &Range<u64>,
-        mut visit: impl FnMut(u64) -> Result<bool>,
-    ) -> Result<()> {
-        let mut at = blocks.start / SHARD_BLOCKS;
-        loop {
-            let shards = self.stored_shards(map, at, PORTION_SHARDS)?;
-            for &shard in shards.iter().take_while(|shard| **shard * SHARD_BLOCKS < blocks.end) {
-                if !visit(shard)? {
-                    return Ok(());
-                }
-            }
-            match shards.last() {
-                Some(last) if shards.len() == PORTION_SHARDS && (last + 1) * SHARD_BLOCKS < blocks.end => at = last + 1,
-                _ => return Ok(()),
-            }
-        }
-    }
-
-    /// Visits the extents that the shards of a range have.
-    pub fn visit_extents(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(Extent)) -> Result<()> {
-        self.each_shard(map, blocks, |shard| {
-            let (start, end) = within_shard(shard, blocks);
-            if start < end {
-                self.shard(ShardKey { map, shard })?.slice(start, end).for_each(&mut visit);
-            }
-            Ok(true)
-        })
-    }
-
-    /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
-    pub fn stored_shards(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
-        let mut shards = self.state.lock().shards.in_memory(map, from, limit);
-        let bounds =
-            (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
-        let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;
-        shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
-        shards.sort_unstable();
-        shards.dedup();
-        shards.truncate(limit);
-        Ok(shards)
-    }
-}
-
-/// The distinct pages of the block table that extents refer to, in order.
-pub fn pages_in(extents: impl Iterator<Item = Extent>) -> Vec<u64> {
-    pages_of(extents.map(|extent| (extent.target, u64::from(extent.blocks))))
-}
-
-/// As [`pages_in`], for targets and their numbers of blocks.
-fn pages_of(targets: impl Iterator<Item = (Target, u64)>) -> Vec<u64> {
-    let mut pages: Vec<u64> = targets
-        .filter_map(|(target, blocks)| match target {
-            Target::Data(pbn) => Some(page_of(pbn)..=page_of(Pbn(pbn.0 + blocks - 1))),
-            Target::Hole | Target::Reserved => None,
-        })
-        .flatten()
-        .collect();
-    pages.sort_unstable();
-    pages.dedup();
-    pages
 }

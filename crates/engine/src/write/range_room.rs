@@ -17,16 +17,16 @@ impl Core {
         let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
         let all = blocks.end.saturating_sub(blocks.start);
         // If everything fits even without counting, no shard has to be read.
-        if self.claim_reservations(all).is_ok() {
+        if self.free_blocks.claim_reservations(all).is_ok() {
             return Ok(());
         }
         let mut filled = 0;
-        self.visit_extents(map, &blocks, |extent| {
+        self.metadata.visit_extents(map, &blocks, |extent| {
             if extent.target != Target::Hole {
                 filled += u64::from(extent.blocks);
             }
         })?;
-        self.claim_reservations(all.saturating_sub(filled)).map(drop)
+        self.free_blocks.claim_reservations(all.saturating_sub(filled)).map(drop)
     }
 
     /// Claims room for the reservations that replace a range: its holes, and the data in the blocks of `whole`. If that
@@ -34,10 +34,10 @@ impl Core {
     /// takes. Data that becomes shared meanwhile is then refused at the publication, so it has to be a single
     /// publication.
     pub fn claim_for_zeros(&self, map: MapId, pieces: &Pieces, whole: &Range<u64>) -> Result<RoomClaim<'_>> {
-        match self.claim_reservations(pieces.reserved()) {
+        match self.free_blocks.claim_reservations(pieces.reserved()) {
             Err(Error::NoSpace) if pieces.is_one() => {
                 let freed = self.data_in(map, whole)? - self.shared_in(map, whole)?;
-                self.claim_reservations(pieces.reserved() - freed)
+                self.free_blocks.claim_reservations(pieces.reserved() - freed)
             }
             claimed => claimed,
         }
@@ -46,7 +46,7 @@ impl Core {
     /// How many blocks of a range have data.
     fn data_in(&self, map: MapId, blocks: &Range<u64>) -> Result<u64> {
         let mut data = 0;
-        self.visit_extents(map, blocks, |extent| {
+        self.metadata.visit_extents(map, blocks, |extent| {
             if let Target::Data(_) = extent.target {
                 data += u64::from(extent.blocks);
             }
@@ -57,7 +57,7 @@ impl Core {
     /// How many references of a range would free nothing when released.
     fn shared_in(&self, map: MapId, blocks: &Range<u64>) -> Result<u64> {
         let mut pbns = Vec::new();
-        self.visit_extents(map, blocks, |extent| {
+        self.metadata.visit_extents(map, blocks, |extent| {
             if let Target::Data(pbn) = extent.target {
                 pbns.extend((0..u64::from(extent.blocks)).map(|n| pbn.plus(n)));
             }
@@ -66,7 +66,7 @@ impl Core {
         let references = pbns.len() as u64;
         let runs: Vec<(Pbn, u32)> = pbns.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect();
         pbns.dedup();
-        let entries = self.known_entries(&pbns);
+        let entries = self.metadata.known_entries(&pbns);
         let is_freed = |pbn: &Pbn, own: u32| entries.get(pbn).is_some_and(|entry| entry.count == own);
         Ok(references - runs.iter().filter(|(pbn, own)| is_freed(pbn, *own)).count() as u64)
     }

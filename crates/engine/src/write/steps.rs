@@ -50,7 +50,8 @@ impl Core {
             merged = Some(self.merge_with_stored(map, at, data)?);
         }
         let whole = merged.as_deref().unwrap_or(data);
-        let mut batch = Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.effective_policy(map), urgency);
+        let mut batch =
+            Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.file_policies.effective_policy(map), urgency);
         let blocks = batch.len() as u64;
         let current = self.current_targets(map, &batch, locked.is_some())?;
         let mut is_admitted = batch.policy.is_inline && self.admit();
@@ -68,7 +69,7 @@ impl Core {
                 self.stats.timed(Stage::Decide, blocks, || self.decide(map, &mut batch, holders, &current, stream))?;
             self.stats.timed(Stage::Confirm, blocks, || self.confirm(&mut batch));
         } else if !stream.open.is_empty() {
-            self.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
+            self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
         self.count_request(is_admitted, blocks);
         let runs = self.stats.timed(Stage::Place, blocks, || {
@@ -76,7 +77,7 @@ impl Core {
             self.place(&mut batch, claim)
         })?;
         let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
-        let room = self.claim_log_room(GroupBytes::of_blocks(blocks));
+        let room = self.change_room.claim_log_room(GroupBytes::of_blocks(blocks));
         self.publish_batch(map, &mut batch, runs, with)?;
         drop((room, locked));
         self.follow_open_runs(map, &batch, open_runs);
@@ -101,7 +102,7 @@ impl Core {
         let _map = (!is_locked).then(|| self.maps.lock(map).read());
         let mut targets = Vec::with_capacity(batch.len());
         for (key, first, end) in shard_parts(map, batch.first, batch.len() as u64) {
-            for extent in self.shard(key)?.slice(first, end) {
+            for extent in self.metadata.shard(key)?.slice(first, end) {
                 targets.extend((0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)));
             }
         }
@@ -187,7 +188,7 @@ impl Core {
         if anew.is_empty() {
             return Ok(Vec::new());
         }
-        let runs = self.allocate(anew.len() as u64, claim)?;
+        let runs = self.free_blocks.allocate(anew.len() as u64, claim)?;
         let from_reserved = if let Claim::Ordinary { from_reserved } = claim { from_reserved } else { 0 };
         batch.from_reserved += from_reserved;
         batch.claimed += anew.len() as u64 - from_reserved;
@@ -201,7 +202,7 @@ impl Core {
         let direct = anew.len() - batch.open.len().min(anew.len());
         let direct = if direct < DIRECT_BLOCKS_MIN { 0 } else { direct };
         if let Err(error) = self.write_placed(batch, &anew[..direct], &first_blocks(&runs, direct as u64)) {
-            self.unclaim(std::mem::take(&mut batch.claimed));
+            self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
             self.space.give_back(&runs);
             return Err(error);
         }

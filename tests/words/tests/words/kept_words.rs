@@ -88,7 +88,7 @@ const FOREIGN_LOCKS: [&str; 6] = ["parking_lot", "AtomicBool", "AtomicU64", "Ato
 /// The engine's modules that may have such a lock or atomic all the same, and why; tests have what they want.
 const FOREIGN_LOCKS_IN: [(&str, &str); 9] = [
     ("stats/counters.rs", "counts, and nothing that is stored depends on that"),
-    ("worker/foreground.rs", "counts requests and their time, as `stats` does, and tells work that one came"),
+    ("signals/foreground.rs", "counts requests and their time, as `stats` does, and tells work that one came"),
     ("fsck/sort.rs", "numbers the files that a sort has open, whichever is the first"),
     ("fsck/check/blocks.rs", "shares work among threads of its own, which a volume that nobody changes has"),
     ("device/memory.rs", "is a device: a request is one step"),

@@ -9,23 +9,25 @@ use super::circles::imports;
 const BOTTOM: [&str; 7] = ["sync", "error", "device", "settings", "types", "format", "kv"];
 
 /// The rooms between, and those that each may import besides the bottom.
-const BETWEEN: [(&str, &[&str]); 12] = [
+const BETWEEN: [(&str, &[&str]); 14] = [
     ("stats", &["core"]),
-    ("state", &["stats", "space", "damage", "core"]),
-    ("space", &["state", "write", "volume", "core"]),
-    ("commit", &["stats", "state", "space", "core"]),
-    ("read", &["stats", "state", "space", "policy", "damage", "core"]),
-    ("write", &["stats", "state", "space", "read", "policy", "worker", "core"]),
-    ("policy", &["stats", "state", "core", "store"]),
-    ("hints", &["stats", "core"]),
-    ("damage", &["state", "space", "read", "write", "worker", "core"]),
-    ("worker", &["stats", "state", "write", "policy", "read", "core", "store"]),
-    ("layout", &["state", "space", "read", "write", "worker", "core"]),
-    ("background", &["commit", "core"]),
+    ("signals", &["stats"]),
+    ("backlog", &[]),
+    ("state", &["base", "damage", "signals", "space", "stats"]),
+    ("space", &["base", "core", "signals", "state", "stats", "volume", "write"]),
+    ("commit", &["base", "core", "signals", "space", "state", "stats"]),
+    ("read", &["core", "damage", "policy", "space", "state", "stats"]),
+    ("write", &["core", "policy", "read", "space", "state", "stats", "worker"]),
+    ("policy", &["backlog", "base", "core", "signals", "state", "stats"]),
+    ("hints", &["base", "commit", "signals", "state", "stats"]),
+    ("damage", &["base", "core", "read", "signals", "space", "state", "worker"]),
+    ("worker", &["backlog", "base", "core", "policy", "read", "state", "stats", "write"]),
+    ("layout", &["core", "read", "space", "state", "worker", "write"]),
+    ("background", &["core", "signals"]),
 ];
 
 /// The top: rooms that hold all others together, and may import any but those that only check.
-const TOP: [&str; 3] = ["core", "store", "volume"];
+const TOP: [&str; 4] = ["base", "core", "store", "volume"];
 
 /// What checks a volume from outside. Nothing else imports it.
 const OUTSIDE: &str = "fsck";

@@ -60,7 +60,7 @@ fn assert_content(core: &Core, files: &[Vec<u8>], except: &[u64]) {
 
 /// The pbn of a block of a file.
 fn pbn_of(core: &Core, map: u64, lbn: u64) -> Pbn {
-    let shard = core.shard(ShardKey { map: MapId(map), shard: lbn / 256 }).unwrap();
+    let shard = core.metadata.shard(ShardKey { map: MapId(map), shard: lbn / 256 }).unwrap();
     let extent = shard.slice((lbn % 256) as u16, (lbn % 256) as u16 + 1).next().unwrap();
     let Target::Data(pbn) = extent.target else { panic!("block {lbn} of map {map} is {extent:?}") };
     pbn
@@ -68,7 +68,9 @@ fn pbn_of(core: &Core, map: u64, lbn: u64) -> Pbn {
 
 /// Changes an entry directly, as a fault of oncefs would.
 fn set_count(core: &Core, pbn: Pbn, count: u32) {
-    core.with_pages(|| vec![page_of(pbn)], |state| state.table.edit(page_of(pbn)).set_count(pbn, count)).unwrap();
+    core.metadata
+        .with_pages(|| vec![page_of(pbn)], |state| state.table.edit(page_of(pbn)).set_count(pbn, count))
+        .unwrap();
 }
 
 fn flip(device: &dyn Device, at: u64) {
@@ -82,7 +84,7 @@ fn flip(device: &dyn Device, at: u64) {
 
 fn set_extent(core: &Core, map: u64, extent: Extent) {
     let key = ShardKey { map: MapId(map), shard: 0 };
-    let mut shard = (*core.shard(key).unwrap()).clone();
+    let mut shard = (*core.metadata.shard(key).unwrap()).clone();
     shard.set(extent);
     core.state.lock().shards.set(key, shard.into());
 }
@@ -136,10 +138,10 @@ fn a_block_that_nobody_refers_to_is_free_again() {
     let (devices, files) = volume();
     let core = devices.open();
     set_count(&core, Pbn(8_000), 1);
-    let used = core.totals().used;
+    let used = core.free_blocks.totals().used;
     assert_fixed(&devices, core, &files, &[]);
     let core = devices.open();
-    assert_eq!(core.totals().used, used);
+    assert_eq!(core.free_blocks.totals().used, used);
     let unique: Vec<u8> = (0..(DATA.0 - used.0 - 270) * 512).flat_map(|n| (n * 77 + 5).to_le_bytes()).collect();
     core.write(MapId(9), 0, &unique, |_, _| ()).unwrap();
     assert_clean(&core);
@@ -171,7 +173,7 @@ fn more_promises_than_space_are_named() {
     let core = devices.open();
     for n in 0..40 {
         let key = ShardKey { map: MapId(8), shard: n };
-        let mut shard = (*core.shard(key).unwrap()).clone();
+        let mut shard = (*core.metadata.shard(key).unwrap()).clone();
         shard.set(Extent { first: 0, blocks: 256, target: Target::Reserved });
         core.state.lock().shards.set(key, shard.into());
     }
@@ -183,7 +185,7 @@ fn a_live_block_that_the_allocator_calls_free_is_named() {
     let (devices, _) = volume();
     let core = devices.open();
     let pbn = pbn_of(&core, 1, 5);
-    let mut load = |region| core.load_region(region);
+    let mut load = |region| core.free_blocks.load_region(region);
     core.space.allocate(1, &mut load).unwrap();
     core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]);
     assert!(found(&core, false, |f| *f == Fault::Free { pbn }));
@@ -254,9 +256,9 @@ fn a_damaged_part_of_a_map_is_kept_and_with_it_the_blocks_that_it_may_hold() {
     devices.kv.flush().unwrap();
     let core = devices.open();
     assert!(found(&core, false, |f| matches!(f, Fault::Shard { key } if key.map == MapId(3))));
-    let used = core.totals().used;
+    let used = core.free_blocks.totals().used;
     let repaired = repair(&core, Remedy::Asked);
-    assert_eq!((repaired.fixed_count, core.totals().used), (0, used), "{:#?}", repaired.left.problems);
+    assert_eq!((repaired.fixed_count, core.free_blocks.totals().used), (0, used), "{:#?}", repaired.left.problems);
     assert_eq!(devices.kv.get(&key).unwrap().unwrap(), value);
     assert_content(&core, &files, &[3]);
     assert!(core.read(MapId(3), 0, BLOCK_BYTES).is_err(), "and never reads as something else");

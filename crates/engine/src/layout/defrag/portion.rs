@@ -71,7 +71,7 @@ impl Core {
         size: &mut BatchSize,
         outcome: &mut DefragOutcome,
     ) -> Result<bool> {
-        self.wait_for_background_room();
+        self.change_room.wait_for_background_room();
         let began = self.foreground.now();
         // From here on no visited block is reused, so each holds the content that the table names.
         let pin = self.space.pin();
@@ -102,7 +102,7 @@ impl Core {
         let mut pbns: Vec<Pbn> = places.iter().map(|(_, pbn)| *pbn).collect();
         pbns.sort_unstable();
         pbns.dedup();
-        let entries = self.known_entries(&pbns);
+        let entries = self.metadata.known_entries(&pbns);
         let mut at = 0;
         let mut moving = |run: &FileRun| {
             let from = places.partition_point(|(lbn, _)| *lbn < run.first);
@@ -125,7 +125,7 @@ impl Core {
         let planned = portion.iter().map(|run| run.blocks as usize).sum::<usize>();
         let mut places: Vec<(Lbn, Pbn)> = Vec::with_capacity(planned);
         let _map = self.maps.lock(map).read();
-        self.attached(map)?;
+        self.metadata.attached(map)?;
         let mut from = Some(portion[0].first);
         let until = portion[portion.len() - 1].end;
         while let Some(at) = from.filter(|_| places.len() <= 2 * planned) {
@@ -148,9 +148,9 @@ impl Core {
             return None;
         }
         let is_sound = |(n, seen): (usize, &Seen)| {
-            let is_sound = seen.entry.serves(seen.entry.tag) && self.is_sound(&seen.entry, block_at(bytes, n));
+            let is_sound = seen.entry.serves(seen.entry.tag) && self.hasher.is_sound(&seen.entry, block_at(bytes, n));
             if !is_sound {
-                self.suspect(seen.pbn);
+                self.damage_reports.suspect(seen.pbn);
             }
             is_sound
         };
@@ -203,8 +203,8 @@ impl Core {
         outcome: &mut DefragOutcome,
     ) -> Result<()> {
         let blocks = group.iter().map(|run| run.blocks.len() as u64).sum();
-        let left_min = Blocks(self.totals().data.0 / ROOM_SHARE);
-        let Some(run) = self.allocate_contiguous(blocks, left_min)? else {
+        let left_min = Blocks(self.free_blocks.totals().data.0 / ROOM_SHARE);
+        let Some(run) = self.free_blocks.allocate_contiguous(blocks, left_min)? else {
             if halvings_left == 0 || group.len() < 4 {
                 outcome.left.no_free_run += group.len() as u64 - 1;
                 return Ok(());
@@ -216,16 +216,16 @@ impl Core {
         };
         assert_eq!(run.blocks, blocks, "{run:?} for a group of {} runs", group.len());
         let mut contents = group.iter().flat_map(|run| (run.at..run.at + run.blocks.len()).map(|n| block_at(bytes, n)));
-        self.write_run(run, &mut contents).inspect_err(|_| self.give_back(&[run]))?;
-        self.publish_group(map, group, run, outcome).inspect_err(|_| self.give_back(&[run]))
+        self.write_run(run, &mut contents).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
+        self.publish_group(map, group, run, outcome).inspect_err(|_| self.free_blocks.give_back(&[run]))
     }
 
     /// Publishes the unchanged part of a group. An error leaves all of the new run unpublished.
     fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
         let begins = group[0].at;
         let _map = self.maps.lock(map).write();
-        let _room = self.claim_log_room(GroupBytes::of_blocks(run.blocks));
-        self.attached(map)?;
+        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(run.blocks));
+        self.metadata.attached(map)?;
         let mut edit = MapEdit::new(self, map);
         let mut changed = 0;
         let moved = unchanged(&mut edit, map, group, &mut changed)?;
@@ -239,7 +239,7 @@ impl Core {
             self.apply_certain(Plan { claimed: blocks_in(&taken), ..plan })?;
             self.policy.accounts().forget(map);
         }
-        self.give_back(&without(run, &taken));
+        self.free_blocks.give_back(&without(run, &taken));
         outcome.left.changed += changed;
         self.count_moved(&moved, outcome);
         Ok(())

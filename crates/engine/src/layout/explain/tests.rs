@@ -18,7 +18,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 fn volume(inline: Inline) -> (Devices, Core) {
     let devices = Devices::new(Blocks(60_000), Settings { inline, ..two_levels() });
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
@@ -130,7 +130,7 @@ fn a_run_of_which_a_hint_names_one_block_is_found_whole() {
     let none = ["0+22 own, no equal, waits"];
     assert_eq!(told(&explained(&core, 2, 8)), none);
     let named = Pbn(pbn(&core, 1, 30));
-    core.update_hints(&[], &[(core.known_entry(named).unwrap().tag, named)]);
+    core.hint_levels.update_hints(&[], &[(core.metadata.known_entry(named).unwrap().tag, named)]);
     let runs = told(&explained(&core, 2, 20));
     assert_eq!(runs, ["0+1 own, no equal, waits", "1+20 own, long enough, waits", "21+1 own, no equal, waits"]);
     assert_eq!(told(&explained(&core, 2, 21))[1], "1+20 own, run of 20, waits");
@@ -220,7 +220,7 @@ fn looking_leaves_no_trace() {
     let data = unique(3_000, 1);
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
         write(&core, 1, n as u64 * 50, part);
-        core.merge_waiting_hints();
+        core.hint_levels.merge_waiting_hints();
     }
     core.commit().unwrap();
     let traces = |core: &Core| {
@@ -228,7 +228,7 @@ fn looking_leaves_no_trace() {
         // Queries of the disk level are counted, like all its reads.
         counters.remove("disk_level_bytes_read");
         let (hints, skipped) = (core.hints.len(), core.backlog.waiting().blocks);
-        (counters, hints, skipped, core.hints.waiting(), core.totals(), core.hints.disk_level_size())
+        (counters, hints, skipped, core.hints.waiting(), core.free_blocks.totals(), core.hints.disk_level_size())
     };
     let before = traces(&core);
     explained(&core, 1, 8);
@@ -258,7 +258,7 @@ fn naive(core: &Core) -> BTreeMap<(u64, u64), u64> {
         for lbn in 0..REACH + 64 {
             let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
             let at = (lbn % SHARD_BLOCKS) as u16;
-            if let Target::Data(pbn) = core.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+            if let Target::Data(pbn) = core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
                 places.insert((map, lbn), pbn.0);
             }
         }

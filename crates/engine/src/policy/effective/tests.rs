@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use oncefs_dedup::{ShareLimit, Skipped, Slowdown};
 
 use super::*;
+use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::kv::Kv;
 use crate::settings::values::{Inline, Settings};
@@ -23,7 +24,7 @@ fn settings(ranks: Ranks) -> Settings {
 fn volume(ranks: Ranks) -> (Devices, Core) {
     let devices = Devices::new(DATA, settings(ranks));
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     worked_off(&core);
     (devices, core)
 }
@@ -34,7 +35,7 @@ fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
 
 fn say(core: &Core, map: u64, policy: FilePolicy) {
     let mut change = Change::new();
-    core.policy_change(&mut change, MapId(map), policy);
+    core.file_policies.policy_change(&mut change, MapId(map), policy);
     core.publish(change).unwrap();
 }
 
@@ -48,7 +49,7 @@ fn rank(rank: Rank) -> FilePolicy {
 
 /// Blocks in use, the label not counted.
 fn used(core: &Core) -> u64 {
-    core.totals().used.0 - 1
+    core.free_blocks.totals().used.0 - 1
 }
 
 /// Blocks that the worker visited until nothing was left.
@@ -68,7 +69,7 @@ fn is_noted(core: &Core, map: u64) -> bool {
 
 fn records(core: &Core) -> usize {
     let (from, to) = keys::all_file_policies();
-    core.scan(&from, &to, usize::MAX).unwrap().len()
+    core.metadata.scan(&from, &to, usize::MAX).unwrap().len()
 }
 
 #[test]
@@ -135,7 +136,7 @@ fn a_run_s_length_is_the_file_s_own() {
     write(&core, 2, 100, &data[..9 * BLOCK_BYTES]);
     worked_off(&core);
     assert_eq!(used(&core), 26, "six are too few, nine are not");
-    assert_eq!((core.run_blocks_min(MapId(2)), core.run_blocks_min(MapId(3))), (8, 1));
+    assert_eq!((core.file_policies.run_blocks_min(MapId(2)), core.file_policies.run_blocks_min(MapId(3))), (8, 1));
     say(&core, 2, policy_override("run=6"));
     worked_off(&core);
     assert_eq!(used(&core), 20);
@@ -157,7 +158,7 @@ fn a_new_file_of_the_paper_s_profile_is_looked_at_once_it_is_ranked() {
     say(&core, 3, rank(Rank::Sequential));
     worked_off(&core);
     assert_eq!(used(&core), 40, "a whole file is shared however short it is");
-    assert_eq!(core.effective_policy(MapId(3)).limit, ShareLimit::Runs(64));
+    assert_eq!(core.file_policies.effective_policy(MapId(3)).limit, ShareLimit::Runs(64));
 }
 
 #[test]
@@ -167,10 +168,13 @@ fn a_ranked_file_that_is_written_is_new_again_and_only_what_was_written_is_looke
     say(&core, 1, rank(Rank::Sequential));
     worked_off(&core);
     let mut change = Change::new();
-    core.policy_change(&mut change, MapId(1), FilePolicy::default());
+    core.file_policies.policy_change(&mut change, MapId(1), FilePolicy::default());
     let with = move |_, written: &mut Change| *written = change;
     core.write(MapId(1), 10 * BLOCK, &unique(3, 2), with).unwrap();
-    assert_eq!((core.file_policy(MapId(1)), core.run_blocks_min(MapId(1))), (FilePolicy::default(), 1));
+    assert_eq!(
+        (core.file_policies.file_policy(MapId(1)), core.file_policies.run_blocks_min(MapId(1))),
+        (FilePolicy::default(), 1)
+    );
     assert_eq!(worked_off(&core), 3, "though shorter runs are worth sharing now");
 }
 
@@ -213,13 +217,13 @@ fn what_is_said_survives_checkpoints_and_crashes_and_goes_with_the_map() {
     say(&core, 1, policy_override("run=9"));
     let core = devices.after_power_cut_of_all().open();
     assert_eq!(
-        (core.file_policy(MapId(1)), core.file_policy(MapId(2))),
+        (core.file_policies.file_policy(MapId(1)), core.file_policies.file_policy(MapId(2))),
         (policy_override("run=8"), policy_override("later"))
     );
     write(&core, 1, 0, &unique(5, 1));
     core.commit().unwrap();
     core.detach(MapId(1), |_| ()).unwrap();
-    assert_eq!((core.file_policy(MapId(1)), records(&core)), (FilePolicy::default(), 1));
+    assert_eq!((core.file_policies.file_policy(MapId(1)), records(&core)), (FilePolicy::default(), 1));
     say(&core, 2, FilePolicy::default());
     assert_eq!(records(&core), 0);
 }
@@ -245,13 +249,17 @@ fn a_crash_leaves_a_map_with_what_is_said_of_it_or_neither() {
 fn maps_of_which_nothing_is_said_cost_no_record() {
     let (_devices, core) = volume(Ranks::Off);
     let mut change = Change::new();
-    core.policy_change(&mut change, MapId(1), FilePolicy::default());
-    core.first_policy(&mut change, MapId(2), FilePolicy::default());
+    core.file_policies.policy_change(&mut change, MapId(1), FilePolicy::default());
+    core.file_policies.first_policy(&mut change, MapId(2), FilePolicy::default());
     assert!(change.puts.is_empty() && change.policies.is_empty());
-    core.policy_change(&mut change, MapId(1), policy_override("off"));
-    core.policy_change(&mut change, MapId(1), FilePolicy::default());
+    core.file_policies.policy_change(&mut change, MapId(1), policy_override("off"));
+    core.file_policies.policy_change(&mut change, MapId(1), FilePolicy::default());
     core.publish(change).unwrap();
-    assert_eq!((core.file_policy(MapId(1)), records(&core)), (FilePolicy::default(), 0), "the last one counts");
+    assert_eq!(
+        (core.file_policies.file_policy(MapId(1)), records(&core)),
+        (FilePolicy::default(), 0),
+        "the last one counts"
+    );
 }
 
 #[test]
@@ -264,18 +272,18 @@ fn a_damaged_record_is_as_if_nothing_was_said_and_can_be_said_again() {
     bytes[0] ^= 1;
     devices.kv.write(vec![(keys::file_policy(MapId(1)), Some(bytes))]).unwrap();
     let core = devices.open();
-    assert_eq!(core.file_policy(MapId(1)), FilePolicy::default());
+    assert_eq!(core.file_policies.file_policy(MapId(1)), FilePolicy::default());
     say(&core, 1, FilePolicy::default());
     assert_eq!(records(&core), 0, "the damaged one goes");
     say(&core, 1, policy_override("off"));
-    assert_eq!(core.file_policy(MapId(1)), policy_override("off"));
+    assert_eq!(core.file_policies.file_policy(MapId(1)), policy_override("off"));
 }
 
 /// Readers load a record into memory all the time, beside a thread that changes it. The thread reads its own change,
 /// and no reader sees an older value than before.
 #[test]
 fn nobody_reads_what_was_said_before() {
-    let (_devices, mut core) = volume(Ranks::Off);
+    let (_devices, core) = volume(Ranks::Off);
     // Little memory, so that policies leave it and are read again.
     core.policy.forget_policies();
     let is_over = AtomicBool::new(false);
@@ -288,8 +296,11 @@ fn nobody_reads_what_was_said_before() {
                     if is_over.load(Relaxed) {
                         break;
                     }
-                    core.file_policy(other);
-                    let Some(PolicyOverride::Run(seen)) = core.file_policy(MapId(1)).policy_override else { continue };
+                    core.file_policies.file_policy(other);
+                    let Some(PolicyOverride::Run(seen)) = core.file_policies.file_policy(MapId(1)).policy_override
+                    else {
+                        continue;
+                    };
                     assert!(seen >= newest, "{seen} behind {newest}");
                     newest = seen;
                 }
@@ -299,7 +310,7 @@ fn nobody_reads_what_was_said_before() {
             let policy = FilePolicy { policy_override: Some(PolicyOverride::Run(blocks)), ..FilePolicy::default() };
             for _ in 0..8 {
                 say(&core, 1, policy);
-                assert_eq!(core.file_policy(MapId(1)), policy);
+                assert_eq!(core.file_policies.file_policy(MapId(1)), policy);
             }
             if blocks % 32 == 0 {
                 core.checkpoint().unwrap();
@@ -339,26 +350,29 @@ fn why_a_file_is_treated_as_it_is_is_said() {
         (policy_override("run=8"), "set by its policy"),
     ] {
         say(&core, 1, policy);
-        assert_eq!(core.why_effective(core.file_policy(MapId(1))), why, "{policy:?}");
+        assert_eq!(core.file_policies.why_effective(core.file_policies.file_policy(MapId(1))), why, "{policy:?}");
     }
     let heavy = FilePolicy { is_update_heavy: true, ..FilePolicy::default() };
     let slowdown = Some(Slowdown(100));
     core.tuning.replace(Settings { ranks: Ranks::On, slowdown, ..core.tuning.settings() }, |_, _| ());
     say(&core, 1, heavy);
-    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "rewritten on several days");
+    assert_eq!(core.file_policies.why_effective(core.file_policies.file_policy(MapId(1))), "rewritten on several days");
     say(&core, 1, rank(Rank::Random));
-    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by its rank 2");
+    assert_eq!(core.file_policies.why_effective(core.file_policies.file_policy(MapId(1))), "set by its rank 2");
     say(&core, 1, FilePolicy::default());
-    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by read_slowdown_percent_max");
+    assert_eq!(
+        core.file_policies.why_effective(core.file_policies.file_policy(MapId(1))),
+        "set by read_slowdown_percent_max"
+    );
     say(&core, 1, policy_override("slowdown=7"));
-    assert_eq!(core.why_effective(core.file_policy(MapId(1))), "set by its policy");
+    assert_eq!(core.file_policies.why_effective(core.file_policies.file_policy(MapId(1))), "set by its policy");
 }
 
 #[test]
 fn both_levels_and_a_sample_change_nothing_of_it() {
     let devices = Devices::new(DATA, Settings { ranks: Ranks::Paper, ..two_levels() });
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     worked_off(&core);
     let data = unique(200, 1);
     for map in [1, 2] {
@@ -381,7 +395,7 @@ fn what_asking_costs() {
         let began = std::time::Instant::now();
         for n in 0..ASKED {
             let map = MapId(1 + n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % maps);
-            std::hint::black_box(core.effective_policy(map));
+            std::hint::black_box(core.file_policies.effective_policy(map));
         }
         println!("{what}: {:.0} ns", began.elapsed().as_nanos() as f64 / ASKED as f64);
     }

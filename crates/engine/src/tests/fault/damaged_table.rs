@@ -2,8 +2,10 @@
 //! Writes, the worker and the scrub continue and end, and fsck rebuilds the entries.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::*;
+use crate::core::Core;
 use crate::format::damage_records::{BadRecord, ScrubRecord};
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{BAD, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES, page_of};
@@ -32,7 +34,7 @@ enum Damage {
 fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
     let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
     let at = (lbn % SHARD_BLOCKS) as u16;
-    match core.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+    match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("block {lbn} of map {map} is {other:?}"),
     }
@@ -124,7 +126,7 @@ fn a_write_whose_candidate_has_a_damaged_entry_stores_its_block_anew() {
         let (core, unknown) = open_damaged(&devices, hit, damage);
         let blocks = data.chunks_exact(BLOCK_BYTES).zip(0..);
         let hints: Vec<_> = blocks.map(|(block, lbn)| (core.hasher.tag(block), pbn(&core, 1, lbn))).collect();
-        core.update_hints(&[], &hints);
+        core.hint_levels.update_hints(&[], &hints);
         let (before, hit_lbns) = (used(&core), lbns_within(&core, 1, &unknown));
         assert!(hit_lbns.contains(&HIT) && (hit_lbns.len() as u64) < BLOCKS, "{hit_lbns:?}");
         write(&core, 2, 0, &data).unwrap();
@@ -222,7 +224,7 @@ fn the_worker_passes_damaged_entries_over_merges_the_rest_and_comes_to_an_end() 
             let (devices, data, hit) = volume(settings, 2);
             let (core, unknown) = open_damaged(&devices, hit, damage);
             let hit_lbns = lbns_within(&core, 2, &unknown).len() as u64;
-            core.fill_hints().unwrap();
+            core.hint_levels.fill_hints().unwrap();
             match is_full {
                 true => core.begin_full_pass(),
                 false => {
@@ -261,7 +263,8 @@ fn the_scrub_passes_damaged_entries_over_and_comes_to_an_end() {
         core.checkpoint().unwrap();
         drop(core);
         // The next mount reports it too, until fsck has repaired it.
-        let said = |core: &Core| ScrubRecord::decode(&core.get(&keys::scrub()).unwrap().unwrap()).unwrap().unknown;
+        let said =
+            |core: &Core| ScrubRecord::decode(&core.metadata.get(&keys::scrub()).unwrap().unwrap()).unwrap().unknown;
         let core = devices.open();
         assert_eq!(said(&core), unknown.end - unknown.start);
         if damage == Damage::Sector {
@@ -319,16 +322,17 @@ fn a_crafted_record_of_a_bad_block_ends_neither_the_daemon_nor_keeps_the_scrub_f
         println!("replacement {replacement}");
         let (devices, data, hit) = volume(one_level(), 1);
         let core = devices.open();
-        let tag = core.known_entry(hit).unwrap().tag;
-        core.with_pages(
-            || vec![page_of(hit)],
-            |state| {
-                let page = state.table.edit(page_of(hit));
-                page.set_count(hit, 2);
-                page.set_flags(hit, BAD);
-            },
-        )
-        .unwrap();
+        let tag = core.metadata.known_entry(hit).unwrap().tag;
+        core.metadata
+            .with_pages(
+                || vec![page_of(hit)],
+                |state| {
+                    let page = state.table.edit(page_of(hit));
+                    page.set_count(hit, 2);
+                    page.set_flags(hit, BAD);
+                },
+            )
+            .unwrap();
         let mut change = Change::default();
         change.put(keys::bad(hit), BadRecord { replacement: Some(Pbn(replacement)), tag }.encode());
         core.publish(change).unwrap();
@@ -354,7 +358,7 @@ fn an_error_at_one_notice_of_damage_drops_no_other() {
         let core = try_open(&devices, faulty_medium(&devices, &faults)).unwrap();
         for pbn in [hit, hit.plus(1)] {
             devices.data.write_at(&[0x5A; BLOCK_BYTES], pbn.0 * BLOCK).unwrap();
-            core.suspect(pbn);
+            core.damage_reports.suspect(pbn);
         }
         faults.arm(faults.count() + at, Fault::Broken, Lasts::Once);
         drop(core.repair_noticed());
@@ -411,7 +415,7 @@ fn an_audit_tells_of_blocks_that_are_known_to_be_bad() {
     flip_sector_of(&devices, hit);
     let core = devices.open();
     core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
-    let entry = core.known_entry(hit).unwrap();
+    let entry = core.metadata.known_entry(hit).unwrap();
     assert!(entry.is_bad() && entry.count == 2, "{entry:?}");
     assert_eq!(Some(entry.tag), core.state.lock().bad.get(hit).map(|record| record.tag));
 }

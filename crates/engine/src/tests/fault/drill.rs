@@ -1,6 +1,9 @@
 //! One drill: the workload with one fault, and what must hold during it and after it.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::core::Core;
 
 /// The workload: every kind of change, every background step, several openings, with all parts in use.
 pub(super) const WORKLOAD: [Step; 56] = {

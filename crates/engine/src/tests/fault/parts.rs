@@ -1,6 +1,9 @@
 //! Parts that do not belong together: cut short, emptied, from an older copy of the volume, from another volume.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::core::Core;
 use crate::device::MemoryDevice;
 
 /// All parts of a volume at one moment, and the content of its files.

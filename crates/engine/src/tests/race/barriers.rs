@@ -4,6 +4,7 @@ use std::thread::{self, ThreadId};
 
 use super::*;
 use crate::background::committer::answer;
+use crate::core::Core;
 
 /// Asks for a commit, and returns a channel that names the answering thread.
 fn ask(core: &Core) -> mpsc::Receiver<ThreadId> {

@@ -2,7 +2,10 @@
 //! commit a power cut leaves the old map (Selective, section 4.3, replicates maps for that). Not covered: their
 //! duration, which `oncefs-bench` measures, and the hints on disk, whose lock no write takes.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::core::Core;
 use crate::volume::backend::Backend;
 
 /// A write that takes longer than this waits for the worker.
@@ -30,7 +33,7 @@ impl Behind {
         assert_eq!(first_pbn(&core, 1), first_pbn(&core, 2));
         write(&core, 3, &behind);
         write(&core, 4, &behind);
-        core.leave_to_worker(MapId(3), (0..COMPARED as u64).map(crate::Lbn));
+        core.backlog_notes.leave_to_worker(MapId(3), (0..COMPARED as u64).map(crate::Lbn));
         core.checkpoint().unwrap();
         core.leave_cleanly();
         drop(core);
@@ -132,7 +135,7 @@ fn until_a_change_of_a_shared_file_is_committed_a_power_cut_leaves_its_old_map()
     ] {
         let volume = TwoCopies::new();
         let (old, mut now) = (volume.content.clone(), volume.content.clone());
-        let mut committed = (now.clone(), volume.core.totals().used);
+        let mut committed = (now.clone(), volume.core.free_blocks.totals().used);
         for step in steps {
             match step {
                 Deduplicate => volume.revisit_all(),
@@ -143,7 +146,7 @@ fn until_a_change_of_a_shared_file_is_committed_a_power_cut_leaves_its_old_map()
                 }
                 Commit => {
                     volume.core.commit().unwrap();
-                    committed = (now.clone(), volume.core.totals().used);
+                    committed = (now.clone(), volume.core.free_blocks.totals().used);
                 }
             }
             let cut = volume.devices.after_power_cut_of_all().open();
@@ -151,9 +154,13 @@ fn until_a_change_of_a_shared_file_is_committed_a_power_cut_leaves_its_old_map()
                 let read = cut.read(MapId(map), 0, content.len()).unwrap();
                 assert!(read.iter().eq(content), "file {map} behind {step:?} of {steps:?}");
             }
-            assert_eq!(cut.totals().used, committed.1, "behind {step:?} of {steps:?}");
+            assert_eq!(cut.free_blocks.totals().used, committed.1, "behind {step:?} of {steps:?}");
             assert_clean(&cut);
         }
-        assert_eq!(volume.core.totals().used, Blocks(1 + COMPARED as u64 + 2), "{steps:?}: all is shared but two");
+        assert_eq!(
+            volume.core.free_blocks.totals().used,
+            Blocks(1 + COMPARED as u64 + 2),
+            "{steps:?}: all is shared but two"
+        );
     }
 }

@@ -4,6 +4,7 @@
 use oncefs_dedup::{PaceMode, Slowdown};
 
 use super::*;
+use crate::core::Core;
 
 /// Two files of equal content that were not looked up, and a worker that runs while the volume is idle. Its first steps
 /// have half as many blocks as one of the files.

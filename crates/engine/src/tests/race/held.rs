@@ -1,7 +1,10 @@
 //! The resources that a change of a range takes, and the locks that it holds while the disk is read: no commit waits
 //! for one of its reads.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::core::Core;
 use crate::format::damage_records::BadRecord;
 use crate::format::shard::{Extent, Shard};
 use crate::state::published::{Mapped, Plan, StoredBlock};
@@ -91,7 +94,7 @@ fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_part
         let grown = core.state.lock().table.dirty_bytes() - before;
         assert!(grown <= DIRTY_BYTES, "bytes {part:?} take {grown} bytes of pages");
     }
-    assert_eq!(core.totals().mapped, Blocks(0));
+    assert_eq!(core.free_blocks.totals().mapped, Blocks(0));
     assert_clean(&devices, core);
 }
 
@@ -123,7 +126,7 @@ fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
         (done, steps) = (done + part.0, steps + 1);
     }
     assert!((2..=13).contains(&steps), "{steps} steps for {SHARDS} shards");
-    assert_eq!(core.totals().mapped, Blocks(2 * SHARDS * SHARD));
+    assert_eq!(core.free_blocks.totals().mapped, Blocks(2 * SHARDS * SHARD));
     assert_clean(&devices, core);
 }
 
@@ -159,7 +162,7 @@ fn a_clone_of_bad_blocks_counts_the_pages_of_their_homes() {
         core.clone_blocks(from, to, part, |_, _| ()).unwrap();
         done += part.0;
     }
-    assert_eq!(core.totals().mapped, Blocks(3 * SHARDS * SHARD));
+    assert_eq!(core.free_blocks.totals().mapped, Blocks(3 * SHARDS * SHARD));
 }
 
 #[test]
@@ -236,8 +239,12 @@ fn no_call_over_many_cold_reservations_holds_a_lock_that_others_need_for_many_re
     drop(core);
     let cold = || devices.open();
     let end = RESERVED * SHARD * BLOCK;
-    assert_eq!(bounded("seeking data", || cold().seek_data(MapId(1), BLOCK, end)), None);
-    assert_eq!(bounded("seeking a hole", || cold().seek_hole(MapId(1), BLOCK, end)), BLOCK, "nothing is stored there");
+    assert_eq!(bounded("seeking data", || cold().metadata.seek_data(MapId(1), BLOCK, end)), None);
+    assert_eq!(
+        bounded("seeking a hole", || cold().metadata.seek_hole(MapId(1), BLOCK, end)),
+        BLOCK,
+        "nothing is stored there"
+    );
     bounded("writing into a reservation", || cold().write(MapId(1), BLOCK, &unique(1, 2), |_, _| ()));
     bounded("writing over a block", || cold().write(MapId(1), 0, &unique(1, 3), |_, _| ()));
 }

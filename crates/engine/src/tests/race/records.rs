@@ -1,9 +1,11 @@
 //! Records that are read from the sorted state while other threads publish: no thread waits for the disk, and a read
 //! returns the last published value.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
+use crate::core::Core;
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
 use crate::{Change, Result};
 
@@ -86,7 +88,7 @@ fn nobody_waits_while_a_record_is_read_from_the_disk() {
         core.commit().unwrap();
         core.checkpoint().unwrap();
     });
-    assert_eq!(core.get(KEY).unwrap(), Some(vec![1]));
+    assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![1]));
     assert!(is_done.recv().unwrap(), "a write, its commit and a checkpoint wait for a look-up");
 }
 
@@ -94,7 +96,7 @@ fn nobody_waits_while_a_record_is_read_from_the_disk() {
 fn a_record_that_is_published_while_it_is_looked_up_is_read_as_it_is_now() {
     let (kv, core) = one_record();
     let is_done = meanwhile(&kv.after_get, &core, |core| publish(core, 2));
-    assert_eq!(core.get(KEY).unwrap(), Some(vec![2]), "its old value was read, and a new one published since");
+    assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![2]), "its old value was read, and a new one published since");
     assert!(is_done.recv().unwrap());
 }
 
@@ -106,7 +108,7 @@ fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_
         publish(core, 2);
         core.checkpoint().unwrap();
     });
-    assert_eq!(core.get(KEY).unwrap(), Some(vec![2]), "its old value was read before the checkpoint");
+    assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![2]), "its old value was read before the checkpoint");
     assert!(is_done.recv().unwrap());
     let (kv, core) = one_record();
     let is_done = meanwhile(&kv.after_get, &core, |core| {
@@ -115,7 +117,7 @@ fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_
         core.publish(change).unwrap();
         core.checkpoint().unwrap();
     });
-    assert_eq!(core.get(KEY).unwrap(), None, "it was removed");
+    assert_eq!(core.metadata.get(KEY).unwrap(), None, "it was removed");
     assert!(is_done.recv().unwrap());
 }
 
@@ -131,14 +133,14 @@ fn many_removed_records_are_passed_over_in_few_rounds() {
     for (to, found) in [(&b"\x10p"[..], 0), (b"\x11", 0)] {
         kv.scans.store(0, Relaxed);
         let from = [KEY, &[0]].concat();
-        assert_eq!(core.scan(&from, to, 1).unwrap().len(), found);
+        assert_eq!(core.metadata.scan(&from, to, 1).unwrap().len(), found);
         let scans = kv.scans.load(Relaxed);
         assert!((1..40).contains(&scans), "{scans} rounds");
     }
     let mut change = Change::new();
     change.put(b"\x10z".to_vec(), vec![3]);
     core.publish(change).unwrap();
-    assert_eq!(core.scan(&[KEY, &[0]].concat(), b"\x11", 1).unwrap(), [(b"\x10z".to_vec(), vec![3])]);
+    assert_eq!(core.metadata.scan(&[KEY, &[0]].concat(), b"\x11", 1).unwrap(), [(b"\x10z".to_vec(), vec![3])]);
 }
 
 /// Yielding work does not delay programs that look up records on the disk.
@@ -151,11 +153,11 @@ fn a_look_up_of_a_program_counts_as_its_request_if_it_asks_the_disk() {
         core.foreground.unwatch().is_some()
     };
     let before = Instant::now();
-    assert!(ask(&|| assert_eq!(core.get_for_program(KEY).unwrap(), Some(vec![1]))));
-    assert!(ask(&|| assert_eq!(core.scan_for_program(KEY, b"\x11", 9).unwrap().len(), 1)));
-    assert!(!ask(&|| assert_eq!(core.get(KEY).unwrap(), Some(vec![1]))), "the daemon's own");
-    assert!(!ask(&|| core.foreground.aside(|| drop(core.get_for_program(KEY).unwrap()))), "the daemon's own");
+    assert!(ask(&|| assert_eq!(core.metadata.get_for_program(KEY).unwrap(), Some(vec![1]))));
+    assert!(ask(&|| assert_eq!(core.metadata.scan_for_program(KEY, b"\x11", 9).unwrap().len(), 1)));
+    assert!(!ask(&|| assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![1]))), "the daemon's own");
+    assert!(!ask(&|| core.foreground.aside(|| drop(core.metadata.get_for_program(KEY).unwrap()))), "the daemon's own");
     publish(&core, 2);
-    assert!(!ask(&|| assert_eq!(core.get_for_program(KEY).unwrap(), Some(vec![2]))), "it is in memory");
+    assert!(!ask(&|| assert_eq!(core.metadata.get_for_program(KEY).unwrap(), Some(vec![2]))), "it is in memory");
     assert!(core.foreground.last().unwrap() <= before.elapsed() + core.foreground.now());
 }

@@ -1,13 +1,16 @@
 //! Freed blocks are reused only after the group that freed them, and after their readers. No other blocks are free
 //! here, so every allocation gets these.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::Result;
+use crate::core::Core;
 
 /// Takes all free blocks.
 fn take_all(core: &Core) {
-    let totals = core.totals();
-    let mut load = |region| core.load_region(region);
+    let totals = core.free_blocks.totals();
+    let mut load = |region| core.free_blocks.load_region(region);
     core.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
 }
 

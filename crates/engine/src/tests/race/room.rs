@@ -1,9 +1,11 @@
 //! Room in the log and in memory: which threads wait for it, and what the committer waits for.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::background::threads::Threads;
+use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
 use crate::{Change, Result};
 
@@ -32,7 +34,7 @@ fn who_finds_no_room_waits_until_there_is_some_however_long_that_takes() {
     let gate = core.journal.gate();
     publish(&core, core.journal.bounds().group_bytes_max() as usize);
     thread::scope(|scope| {
-        let waits = scope.spawn(|| core.wait_for_room());
+        let waits = scope.spawn(|| core.change_room.wait_for_room());
         thread::sleep(A_WHILE);
         assert!(!waits.is_finished(), "a change is half published, so no commit can have made room");
         drop(gate);
@@ -55,7 +57,7 @@ fn who_waits_for_room_goes_on_when_the_commit_fails_or_the_volume_is_closed() {
             *data.before_flush.lock() = Some(Box::new(|| Err(io::Error::other("the disk is gone"))));
         }
         thread::scope(|scope| {
-            let waits = scope.spawn(|| core.wait_for_room());
+            let waits = scope.spawn(|| core.change_room.wait_for_room());
             thread::sleep(A_WHILE);
             assert!(!waits.is_finished());
             if is_closed {
@@ -74,7 +76,7 @@ fn who_waits_for_room_goes_on_when_the_commit_fails_or_the_volume_is_closed() {
 fn on_a_volume_without_threads_nobody_waits_for_room() {
     let (_, _, core) = volume();
     publish(&core, 2 * core.journal.bounds().group_bytes_max() as usize);
-    core.wait_for_room();
+    core.change_room.wait_for_room();
 }
 
 /// A volume whose log is filled to this share, and a checkpoint during which `work` is done on a thread of its own.
@@ -157,10 +159,10 @@ fn claim_of(kib: u64) -> GroupBytes {
 #[test]
 fn a_claim_of_room_in_the_log_waits_until_another_is_given_back() {
     let (_, core, threads) = full_group();
-    let held = core.claim_log_room(claim_of(290));
+    let held = core.change_room.claim_log_room(claim_of(290));
     thread::scope(|scope| {
-        scope.spawn(|| drop(core.claim_log_room(claim_of(70)))).join().unwrap();
-        let waits = scope.spawn(|| drop(core.claim_log_room(claim_of(90))));
+        scope.spawn(|| drop(core.change_room.claim_log_room(claim_of(70)))).join().unwrap();
+        let waits = scope.spawn(|| drop(core.change_room.claim_log_room(claim_of(90))));
         thread::sleep(A_WHILE);
         assert!(!waits.is_finished(), "384 KiB are there for claims");
         drop(held);
@@ -173,7 +175,7 @@ fn a_claim_of_room_in_the_log_waits_until_another_is_given_back() {
 fn a_claim_of_room_in_the_log_waits_until_the_group_is_taken() {
     let (_, core, threads) = full_group();
     publish(&core, 300 << 10);
-    drop(core.claim_log_room(claim_of(90)));
+    drop(core.change_room.claim_log_room(claim_of(90)));
     assert_eq!(core.state.lock().group_bytes(), 0, "it waited for the commit that it asked for");
     stop(&core, &threads);
 }

@@ -1,5 +1,7 @@
 //! Pages of the block table that are read in parallel with data, while a checkpoint writes them.
 
+use std::sync::Arc;
+
 use super::*;
 use crate::format::page::page_of;
 
@@ -21,7 +23,7 @@ fn a_page_read_beside_data_before_a_checkpoint_wrote_it_is_not_taken_in() {
         let work = move || {
             others.write(MapId(2), 0, &unique(32, 2), |_, _| ()).unwrap();
             others.checkpoint().unwrap();
-            others.with_pages(|| (page + 1..PAGES).collect(), |_| ()).unwrap();
+            others.metadata.with_pages(|| (page + 1..PAGES).collect(), |_| ()).unwrap();
             assert!(others.state.lock().table.page(page).is_none(), "page {page} has to be read again");
         };
         thread::spawn(work).join().expect("they do not panic");
@@ -31,5 +33,9 @@ fn a_page_read_beside_data_before_a_checkpoint_wrote_it_is_not_taken_in() {
     assert!(data.before_read.lock().is_none(), "the device has to be read");
     let stored = first_pbn(&core, 2);
     assert_eq!(page_of(stored), page, "both files have their tags in one page");
-    assert_eq!(core.entries_at(&[stored]).unwrap()[&stored].count, 1, "block {stored} is as the checkpoint wrote it");
+    assert_eq!(
+        core.metadata.entries_at(&[stored]).unwrap()[&stored].count,
+        1,
+        "block {stored} is as the checkpoint wrote it"
+    );
 }

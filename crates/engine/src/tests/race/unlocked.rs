@@ -1,7 +1,10 @@
 //! Shards that are read without their map's lock, as by the worker and the rule of runs, while other threads change the
 //! map and a checkpoint ends.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::core::Core;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::volume::backend::Backend;
 use crate::{Lbn, Result};
@@ -42,7 +45,7 @@ const OTHER_SHARDS: u64 = 400;
 
 /// Fills the cache of clean shards with those of another map.
 fn push_out(core: &Core) {
-    (0..OTHER_SHARDS).for_each(|shard| drop(core.shard(ShardKey { map: OTHER, shard }).unwrap()));
+    (0..OTHER_SHARDS).for_each(|shard| drop(core.metadata.shard(ShardKey { map: OTHER, shard }).unwrap()));
 }
 
 #[test]
@@ -68,7 +71,7 @@ fn a_shard_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
         push_out(&others);
     }));
     // Without the map's lock: this asks for the end of a file.
-    core.next_stored(MapId(1), Lbn(0), Lbn(256)).unwrap();
+    core.metadata.next_stored(MapId(1), Lbn(0), Lbn(256)).unwrap();
     assert!(kv.after_get.lock().is_none(), "the sorted state has to be read");
     let read = core.read(MapId(1), 0, new.len()).unwrap();
     assert!(!read.iter().eq(&old), "the file is what it was before it was written");

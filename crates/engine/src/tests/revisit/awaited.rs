@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Urgency;
+use crate::core::Core;
 use crate::tests::fixture::one_level;
 
 fn write_awaited(core: &Core, map: u64, data: &[u8]) {
@@ -15,7 +16,7 @@ fn lazy(settings: Settings) -> Settings {
 fn open(settings: Settings) -> (Devices, Core) {
     let devices = Devices::new(DATA, lazy(settings));
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     tune(&core, "verify", "off").unwrap();
     (devices, core)
 }

@@ -32,9 +32,9 @@ fn hints_of_deleted_files_leave_memory_at_once_and_the_disk_level_by_and_by() {
 
     delete(&core, 3);
     delete(&core, 4);
-    core.merge_waiting_hints();
+    core.hint_levels.merge_waiting_hints();
     for _ in 0..TURNS_MAX {
-        core.sweep_hint_page();
+        core.hint_levels.sweep_hint_page();
     }
     assert_eq!(core.hints.disk_level_size().1, 0, "all of them are stale");
     assert!(counter(&core, "hints_swept") >= on_disk);
@@ -47,7 +47,7 @@ fn a_sweep_leaves_what_is_live() {
     write_many(&core, 2, &half);
     delete(&core, 2);
     for _ in 0..TURNS_MAX {
-        core.sweep_hint_page();
+        core.hint_levels.sweep_hint_page();
     }
     write_many(&core, 3, &data);
     revisit_all(&core);
@@ -87,14 +87,14 @@ fn hints_that_name_nothing_sensible_do_no_harm() {
     let tags: Vec<crate::Tag> = (0..300).map(|lbn| entry(&core, pbn(&core, 1, lbn)).tag).collect();
     let beyond = |n: usize| Pbn([0, DATA.0, DATA.0 + 1, (1 << 24) - 1, 17][n % 5]);
     let wrong: Vec<_> = tags.iter().enumerate().map(|(n, tag)| (*tag, beyond(n))).collect();
-    core.update_hints(&[], &wrong);
+    core.hint_levels.update_hints(&[], &wrong);
     let mut on_disk: Vec<Hint> = wrong.iter().map(|(tag, pbn)| Hint::new(*tag, *pbn)).collect();
     on_disk.sort_unstable();
-    core.wake_to_merge(core.hints.demote_later(&on_disk, &core.stats.counters));
-    core.merge_waiting_hints();
+    core.hint_levels.wake_to_merge(core.hints.demote_later(&on_disk, &core.stats.counters));
+    core.hint_levels.merge_waiting_hints();
     write(&core, 2, 0, &data);
     revisit_all(&core);
-    core.sweep_hint_page();
+    core.hint_levels.sweep_hint_page();
     assert_eq!(used(&core), 300);
     assert_holds(&core, 2, &data);
     assert_clean(&core);

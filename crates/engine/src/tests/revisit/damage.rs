@@ -1,6 +1,9 @@
 //! Damaged, missing or failing files of hints and of skipped blocks, and errors on the way.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::core::Core;
 use crate::sync::as_another_thread;
 use crate::tests::unreadable::Unreadable;
 
@@ -19,14 +22,14 @@ fn with_verify_share_the_worker_drops_no_block_for_a_rotten_one() {
     for (verify, blocks) in [("share", 101), ("read", 100)] {
         let devices = Devices::new(DATA, Settings { fingerprints: FingerprintMode::Eager, ..settings(Inline::All) });
         let core = devices.open();
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         tune(&core, "verify", verify).unwrap();
         let data = unique(100, 1);
         write(&core, 1, 0, &data);
         core.hints.clear_memory();
         write(&core, 2, 0, &data);
         core.checkpoint().unwrap();
-        core.scan_table().unwrap();
+        core.hint_levels.scan_table().unwrap();
         let target = pbn(&core, 1, 8);
         scribble(&devices.data, &[target.0], 9);
         revisit_all(&core);
@@ -113,7 +116,7 @@ fn a_file_of_hints_that_is_damaged_between_mounts_is_filled_again() {
             }
             damage(&devices);
             let core = devices.open();
-            core.fill_hints().unwrap();
+            core.hint_levels.fill_hints().unwrap();
             assert!(core.hints.coverage().take_pages_scanned() > 0, "the table is scanned");
             assert_savings_recover(&core, 2, &data);
         }
@@ -139,12 +142,12 @@ fn a_file_of_hints_and_one_of_skipped_blocks_that_are_gone_are_made_again() {
         let devices = Devices { hints: Arc::default(), skipped: Arc::default(), ..devices };
         let core = devices.open();
         assert!(core.dedup_status().full_pass, "nobody knows what was skipped");
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         assert_savings_recover(&core, 3, &data);
         close(&core);
         let core = devices.open();
         assert!(!core.is_revisit_left(), "both files are in use again");
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         assert_eq!(core.hints.coverage().take_pages_scanned(), 0);
     }
 }
@@ -159,7 +162,7 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
         let data = unique(100, 1);
         for map in 1..4 {
             write(&core, map, 0, &data);
-            core.checkpoint_backlog(0);
+            core.backlog_notes.checkpoint_backlog(0);
         }
         close(&core);
         let newest = core.backlog.file_bytes_written().map(|bytes| bytes / BLOCK % 2 * slot).unwrap();
@@ -176,7 +179,7 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
         }
         let core = devices.open();
         assert!(core.dedup_status().full_pass);
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         revisit_all(&core);
         assert_eq!(used(&core), 100);
         write(&core, 9, 0, &data);
@@ -266,7 +269,7 @@ fn a_file_of_hints_that_cannot_be_opened_costs_savings_and_nothing_else() {
     hints.reads_fail.store(true, Relaxed);
     hints.writes_fail.store(true, Relaxed);
     let core = devices.open_medium(Backend { hints: Some(hints), ..devices.backend() });
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     assert_works_without_disk_level(&core);
 }
 
@@ -277,7 +280,7 @@ fn a_file_of_hints_that_fails_for_good_costs_savings_and_nothing_else() {
         let devices = Devices::new(DATA, settings(Inline::All));
         let hints = Arc::new(FailingDevice::default());
         let core = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         write_many(&core, 7, &unique(MANY, 77));
         delete(&core, 7);
         hints.reads_fail.store(reads, Relaxed);
@@ -292,7 +295,7 @@ fn a_file_of_hints_that_fails_for_a_while_recovers() {
     let devices = Devices::new(DATA, settings(Inline::All));
     let hints = Arc::new(FailingDevice::default());
     let core = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     let data = unique(MANY, 1);
     hints.writes_fail.store(true, Relaxed);
     write_many(&core, 1, &data);
@@ -309,17 +312,17 @@ fn a_file_of_skipped_blocks_that_fails_costs_a_full_pass_and_nothing_else() {
         skipped.reads_fail.store(fails_at_open, Relaxed);
         let core = devices.open_medium(Backend { skipped: Some(skipped.clone()), ..devices.backend() });
         skipped.writes_fail.store(true, Relaxed);
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         let data = unique(100, 1);
         write(&core, 1, 0, &data);
-        core.checkpoint_backlog(0);
+        core.backlog_notes.checkpoint_backlog(0);
         write(&core, 2, 0, &data);
-        core.checkpoint_backlog(0);
+        core.backlog_notes.checkpoint_backlog(0);
         close(&core);
         assert_eq!(core.health.failure(), None);
         let core = devices.open();
         assert!(core.dedup_status().full_pass);
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         revisit_all(&core);
         assert_eq!(used(&core), 100);
     }
@@ -376,12 +379,12 @@ fn what_could_not_be_looked_at_for_an_error_is_found_by_the_next_full_pass() {
         close(&core);
         let kv = HookedKv::of(&devices);
         let core = devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() });
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         if is_pass {
             core.backlog.restore([Skipped::Everything]);
         }
         // The first shard is read, the second is not.
-        core.shard(ShardKey { map: MapId(1), shard: 0 }).unwrap();
+        core.metadata.shard(ShardKey { map: MapId(1), shard: 0 }).unwrap();
         kv.gets_to_fail.store(2, Relaxed);
         drop(core.revisit(1_000));
         assert_eq!(kv.gets_to_fail.load(Relaxed), 0, "the test has to come there");
@@ -402,7 +405,7 @@ fn a_block_that_cannot_be_read_keeps_nobody_from_the_others_and_the_work_ends() 
     data_area.set(bad * BLOCK..(bad + 1) * BLOCK);
     drop(core);
     let core = devices.open_with(data_area);
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     for _ in 0..100 {
         if matches!(core.revisit(1_000), Ok(None)) {
             break;
@@ -417,7 +420,7 @@ fn a_checkpoint_in_the_middle_hides_no_file_from_a_full_pass() {
     let devices = Devices::new(DATA, settings(Inline::Off));
     let kv = HookedKv::of(&devices);
     let core = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     let data = unique(600, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);

@@ -1,19 +1,20 @@
 //! Merging of copies in memory, on disk, in the log only, after power cuts, and at random.
 
 use super::*;
+use crate::core::Core;
 
 #[test]
 fn two_files_of_the_same_content_take_the_blocks_of_one() {
     for fingerprints in [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto] {
         let devices = Devices::new(DATA, Settings { fingerprints, ..settings(Inline::Off) });
         let core = devices.open();
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         let data = unique(700, 1);
         write(&core, 1, 0, &data);
         write(&core, 2, 5, &data);
-        assert_eq!((used(&core), core.totals().mapped), (1_400, Blocks(1_400)));
+        assert_eq!((used(&core), core.free_blocks.totals().mapped), (1_400, Blocks(1_400)));
         revisit_all(&core);
-        assert_eq!((used(&core), core.totals().mapped), (700, Blocks(1_400)), "{fingerprints:?}");
+        assert_eq!((used(&core), core.free_blocks.totals().mapped), (700, Blocks(1_400)), "{fingerprints:?}");
         assert_eq!(counter(&core, "blocks_remapped"), 700);
         assert!(counter(&core, "blocks_compared") > 0, "no block has a fingerprint yet: they are compared");
         let shared = entry(&core, pbn(&core, 1, 600));
@@ -24,7 +25,7 @@ fn two_files_of_the_same_content_take_the_blocks_of_one() {
         assert_clean(&core);
         core.commit().unwrap();
         let core = devices.after_power_cut_of_all().open();
-        assert_eq!((used(&core), core.totals().mapped), (700, Blocks(1_400)));
+        assert_eq!((used(&core), core.free_blocks.totals().mapped), (700, Blocks(1_400)));
         assert_holds(&core, 1, &data);
         assert_clean(&core);
     }
@@ -34,13 +35,13 @@ fn two_files_of_the_same_content_take_the_blocks_of_one() {
 fn a_scan_sees_what_only_memory_has_of_the_block_table_and_fingerprints_spare_reads() {
     let devices = Devices::new(DATA, Settings { fingerprints: FingerprintMode::Eager, ..settings(Inline::All) });
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
     core.hints.clear_memory();
     write(&core, 2, 0, &data);
     assert_eq!(used(&core), 200);
-    core.scan_table().unwrap();
+    core.hint_levels.scan_table().unwrap();
     revisit_all(&core);
     assert_eq!((used(&core), counter(&core, "blocks_compared")), (100, 0));
     assert_clean(&core);
@@ -62,7 +63,7 @@ fn a_block_compared_with_one_of_other_content_and_equal_tag_is_left_alone() {
         let entry = page.entry(other);
         page.set(other, &Entry { tag, ..entry });
     }
-    core.update_hints(&[], &[(tag, other)]);
+    core.hint_levels.update_hints(&[], &[(tag, other)]);
     revisit_all(&core);
     assert_eq!(used(&core), 80);
     assert!(counter(&core, "hints_refused") > 0);
@@ -94,7 +95,7 @@ fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning(
         write(&core, 1, copy * 100, &popular);
         write(&core, 1, copy * 100 + 60, &other[copy as usize * 40 * BLOCK_BYTES..][..40 * BLOCK_BYTES]);
         write(&core, 2, copy * 60, &other[copy as usize * 60 * BLOCK_BYTES..][..60 * BLOCK_BYTES]);
-        core.merge_waiting_hints();
+        core.hint_levels.merge_waiting_hints();
     }
     core.checkpoint().unwrap();
     work_all(&core, false);
@@ -130,8 +131,8 @@ fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
         core.checkpoint().unwrap();
         while core.backlog.take(u64::MAX).is_some() {}
         core.hints.clear_memory();
-        core.scan_table().unwrap();
-        core.merge_waiting_hints();
+        core.hint_levels.scan_table().unwrap();
+        core.hint_levels.merge_waiting_hints();
         core.begin_full_pass();
         while core.revisit(256).unwrap().is_some() {}
         assert_eq!(used(&core), 700, "seed {seed}");
@@ -262,12 +263,12 @@ fn after_a_power_cut_everything_is_looked_at_once() {
     let (devices, core) = volume(Inline::Off);
     let data = unique(300, 1);
     write(&core, 1, 0, &data);
-    core.checkpoint_backlog(0);
+    core.backlog_notes.checkpoint_backlog(0);
     write(&core, 2, 0, &data);
     core.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();
     assert!(core.dedup_status().full_pass);
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     revisit_all(&core);
     assert_eq!(used(&core), 300);
     assert!(!core.dedup_status().full_pass);
@@ -285,7 +286,7 @@ fn after_a_clean_unmount_the_worker_goes_on_where_it_was() {
     let core = devices.open();
     let status = core.dedup_status();
     assert_eq!((status.full_pass, status.skipped_blocks), (false, 300));
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     revisit_all(&core);
     assert_eq!(used(&core), 300);
     close(&core);
@@ -310,7 +311,7 @@ fn a_pass_in_the_middle_goes_on_after_a_clean_unmount() {
     core.revisit(10).unwrap();
     close(&core);
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     assert!(core.dedup_status().full_pass);
     work_all(&core, false);
     assert_eq!(used(&core), 5_000);
@@ -325,7 +326,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     revisit_all(&core);
     close(&core);
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     assert_eq!(core.hints.coverage().take_pages_scanned(), 0, "the table was not scanned");
     write_many(&core, 2, &data);
     revisit_all(&core);
@@ -334,7 +335,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     // The mark is about the commit before. After one more commit it does not count.
     core.commit().unwrap();
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     assert!(core.hints.coverage().take_pages_scanned() > 0);
     write_many(&core, 3, &data);
     revisit_all(&core);
@@ -395,8 +396,8 @@ impl Chance {
             _ => match self.random.below(5) {
                 0 => self.core.commit().unwrap(),
                 1 => self.core.checkpoint().unwrap(),
-                2 => self.core.merge_waiting_hints(),
-                3 => drop(self.core.sweep_hint_page()),
+                2 => self.core.hint_levels.merge_waiting_hints(),
+                3 => drop(self.core.hint_levels.sweep_hint_page()),
                 _ => drop(self.core.work()),
             },
         }
@@ -418,7 +419,7 @@ fn after_a_full_pass_every_content_is_stored_once_whatever_happened() {
         println!("seed {seed}: {inline:?} {fingerprints:?}");
         let devices = Devices::new(DATA, Settings { fingerprints, ..settings(inline) });
         let core = devices.open();
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         let files = (1..8).map(|map| (map, Vec::new())).collect();
         let mut chance = Chance { random: Random::new(seed), core, files, next_map: 100 };
         for _ in 0..120 {

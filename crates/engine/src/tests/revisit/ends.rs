@@ -5,18 +5,19 @@ use oncefs_dedup::{FilePolicy, Rank, Ranks};
 
 use super::*;
 use crate::Change;
+use crate::core::Core;
 
 /// The worker does everything, by the paper's ranks.
 fn ranked_volume(ranks: Ranks, inline: Inline) -> (Devices, Core) {
     let devices = Devices::new(DATA, Settings { ranks, run_blocks_min: None, ..settings(inline) });
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
 fn rank(core: &Core, map: u64, rank: Rank) {
     let mut change = Change::default();
-    core.policy_change(&mut change, MapId(map), FilePolicy { rank, ..FilePolicy::default() });
+    core.file_policies.policy_change(&mut change, MapId(map), FilePolicy { rank, ..FilePolicy::default() });
     core.publish(change).unwrap();
 }
 

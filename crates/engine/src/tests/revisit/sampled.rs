@@ -1,9 +1,9 @@
 //! Hints on a sample: both levels name every live block of it and no other. The next mount treats a level as complete
 //! only if it is.
 
-use crate::Profile;
-
 use super::*;
+use crate::Profile;
+use crate::core::Core;
 
 fn sampled(hint_sample: u32) -> Settings {
     Settings { hint_sample, hint_bytes: 12 << 10, ..settings(Inline::All) }
@@ -12,7 +12,7 @@ fn sampled(hint_sample: u32) -> Settings {
 fn open(devices: Devices, settings: Settings) -> (Devices, Core) {
     let devices = Devices { settings, ..devices };
     let core = devices.open();
-    core.fill_hints().unwrap();
+    core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
@@ -29,7 +29,7 @@ fn blocks_of(core: &Core, map: u64) -> Vec<(crate::Tag, Pbn)> {
 
 /// How many blocks of a file are in the sample, all of which must be named, and how many others are.
 fn named(core: &Core, map: u64) -> (usize, usize) {
-    core.merge_waiting_hints();
+    core.hint_levels.merge_waiting_hints();
     let (inside, outside): (Vec<_>, Vec<_>) =
         blocks_of(core, map).into_iter().partition(|(tag, _)| core.hints.sample().has(*tag));
     let missing = inside.iter().filter(|(tag, pbn)| !is_named(core, *tag, *pbn)).count();
@@ -106,7 +106,7 @@ fn hints_beyond_the_sample_are_swept() {
     close(&core);
     let (_devices, core) = open(devices, sampled(4));
     assert!(named(&core, 1).1 > MANY / 2, "until then they are there");
-    while core.sweep_hint_page() {}
+    while core.hint_levels.sweep_hint_page() {}
     let (inside, outside) = named(&core, 1);
     assert_eq!((outside, core.hints.disk_level_size().1), (0, inside as u64));
     assert_eq!(counter(&core, "hints_swept"), (MANY - inside) as u64);

@@ -1,5 +1,7 @@
 //! When the worker runs and what its status says; and reads of blocks that it shared.
 
+use std::sync::Arc;
+
 use super::*;
 
 #[test]
@@ -65,7 +67,7 @@ fn told_to_work_now_the_worker_minds_neither_its_mode_nor_requests_and_ends_by_i
     for worker in [PaceMode::Off, PaceMode::WhenIdle] {
         let devices = Devices::new(DATA, Settings { worker, worker_blocks_per_minute: 1, ..settings(Inline::Off) });
         let core = devices.open();
-        core.fill_hints().unwrap();
+        core.hint_levels.fill_hints().unwrap();
         let data = unique(2_000, 1);
         core.foreground.serve(|| write_many(&core, 1, &data));
         core.foreground.serve(|| write_many(&core, 2, &data));

@@ -203,7 +203,7 @@ pub fn note_gone(slot: usize) -> impl FnOnce(&mut Change) {
 fn recovered(devices: &Devices, files: &[File], when: &str) {
     let core = devices.open();
     for (slot, file) in files.iter().enumerate() {
-        let record = core.get(&[0x10, slot as u8]).unwrap();
+        let record = core.metadata.get(&[0x10, slot as u8]).unwrap();
         let number =
             |at: usize| record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
         let found = read(&core, MapId(number(0)), 0, number(8)).unwrap();

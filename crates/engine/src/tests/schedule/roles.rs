@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use shuttle::thread;
 
-use crate::tests::fixture::Random;
-use crate::{BackgroundStep, Blocks, Error, Lbn, Result};
-
 use super::model::{BLOCK, Content, bytes_of, note, note_gone, read};
 use super::volume::{Shape, Volume};
+use crate::tests::fixture::Random;
+use crate::{BackgroundStep, Blocks, Error, Lbn, Result};
 
 /// Files of each writer.
 const FILES: usize = 2;
@@ -164,7 +163,7 @@ fn read_others(volume: &Volume, _: usize, random: &mut Random) {
 fn release(volume: &Volume, _: usize, random: &mut Random) {
     volume.core.release_waiting();
     if random.below(2) == 0 {
-        volume.core.punch_some();
+        volume.core.free_blocks.punch_some();
     }
 }
 
@@ -178,7 +177,7 @@ fn deduplicate(volume: &Volume, _: usize, random: &mut Random) {
     match random.below(6) {
         0 => volume.core.begin_full_pass(),
         1 => {
-            volume.core.sweep_hint_page();
+            volume.core.hint_levels.sweep_hint_page();
         }
         _ => {
             volume.core.run(BackgroundStep::Revisit { blocks_max: REVISITED }).unwrap();

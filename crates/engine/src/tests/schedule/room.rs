@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use shuttle::thread;
 
+use super::model::BLOCK;
+use super::volume::{Shape, Volume};
 use crate::format::group_bytes::GroupBytes;
 use crate::sync::{LockRank, Mutex};
 use crate::tests::fixture::Random;
 use crate::{Change, MapId};
-
-use super::model::BLOCK;
-use super::volume::{Shape, Volume};
 
 /// How often each thread does its work.
 const TIMES: usize = 2;
@@ -26,9 +25,9 @@ type InodeLock = Arc<Mutex<()>>;
 /// Publishes a record with the inode locked, as `fs` does.
 fn publish(volume: &Volume, inode: &InodeLock, number: usize) {
     for _ in 0..TIMES {
-        volume.core.wait_for_room();
+        volume.core.change_room.wait_for_room();
         // As much as is published: two claims and a group exceed the room.
-        let _room = volume.core.claim_log_room(GroupBytes::of_blocks(ROOM_BLOCKS));
+        let _room = volume.core.change_room.claim_log_room(GroupBytes::of_blocks(ROOM_BLOCKS));
         let _inode = inode.lock();
         let mut change = Change::new();
         change.put(vec![0x11, number as u8], vec![7; RECORD_BYTES]);
@@ -39,7 +38,7 @@ fn publish(volume: &Volume, inode: &InodeLock, number: usize) {
 /// Punches: the change ends with the inode locked, while it holds off the commit.
 fn punch(volume: &Volume, inode: &InodeLock, map: MapId) {
     for _ in 0..TIMES {
-        volume.core.wait_for_room();
+        volume.core.change_room.wait_for_room();
         volume.core.zero(map, 0, 3 * BLOCK, false, |_, _| drop(inode.lock())).unwrap();
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use shuttle::sync::mpsc;
 
+use super::model::{Content, Model, assert_clean, content, read, shared_content};
 use crate::background::committer::answer;
 use crate::core::Core;
 use crate::device::Device;
@@ -17,8 +18,6 @@ use crate::space::claim::Claim;
 use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
 use crate::{Backend, BackgroundStep, Blocks, MapId, Result};
-
-use super::model::{Content, Model, assert_clean, content, read, shared_content};
 
 /// The blocks that a volume keeps back from ordinary writes. They are given away before the work begins.
 const KEPT_BACK: u64 = 256;
@@ -171,7 +170,7 @@ impl Volume {
         let devices = Devices::new(Blocks(1 + KEPT_BACK + shape.blocks), settings);
         let model = Arc::new(Model::new(devices, random));
         let core = open(&model);
-        let mut load = |region| core.load_region(region);
+        let mut load = |region| core.free_blocks.load_region(region);
         let given_away = core.space.allocate(KEPT_BACK, &mut load).unwrap();
         let volume = Self { core, model, shape, given_away };
         (0..files).for_each(|_| volume.model.add(volume.fresh_map()));
@@ -239,9 +238,9 @@ impl Volume {
         let totals = self.core.state.lock().totals;
         let free = (totals.data - totals.used).0;
         assert_eq!(self.core.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
-        let runs = self.core.allocate(free, Claim::KeptBack);
+        let runs = self.core.free_blocks.allocate(free, Claim::KeptBack);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
-        self.core.give_back(&runs);
+        self.core.free_blocks.give_back(&runs);
         assert_clean(&self.core, "when all is freed");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use oncefs_toolbox::counts::{gate_or_drill, seed};
 
 use super::*;
+use crate::core::Core;
 
 const FILES: u64 = 4;
 const FILE_BLOCKS: u64 = 24;
@@ -220,7 +221,7 @@ fn files_change_while_the_scrub_looks_at_them() {
                 settle(&core);
                 // Damages a block at rest: one that is live now and not in memory.
                 let live: Vec<Pbn> =
-                    (1..200).map(Pbn).filter(|pbn| core.known_entry(*pbn).unwrap().count > 0).collect();
+                    (1..200).map(Pbn).filter(|pbn| core.metadata.known_entry(*pbn).unwrap().count > 0).collect();
                 let at_rest: Vec<Pbn> = live.into_iter().filter(|pbn| core.staging.get(*pbn).is_none()).collect();
                 if let Some(pbn) = at_rest.get(random.below(at_rest.len().max(1) as u64) as usize) {
                     rot(&devices, *pbn);

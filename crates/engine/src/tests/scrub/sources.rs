@@ -1,6 +1,7 @@
 //! The sources of good content: the read cache, an equal block, a read, a replica. And the ones that must not be used.
 
 use super::*;
+use crate::core::Core;
 
 /// Two files with equal content in blocks of their own, and the block of the first that is damaged.
 fn equal_files(settings: Settings) -> (Devices, Core, Vec<u8>, Pbn) {
@@ -103,7 +104,7 @@ fn a_home_that_goes_bad_is_healed_as_any_other() {
     let replacement = pbn(&core, 2, 2);
     rot(&devices, replacement);
     core.read_cache.remove(replacement);
-    core.suspect(replacement);
+    core.damage_reports.suspect(replacement);
     core.repair_noticed().unwrap();
     assert!(is_lost(read(&core, 1, 2, 1)) && is_lost(read(&core, 2, 2, 1)));
     write(&core, 3, 0, &data);

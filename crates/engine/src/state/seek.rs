@@ -3,10 +3,10 @@
 //! Nothing is locked meanwhile: a map may have a million shards, and maps share their locks. Each shard is as it was at
 //! some moment of the call.
 
-use crate::core::Core;
 use crate::format::keys::{ShardKey, shard_parts};
 use crate::format::shard::{SHARD_BLOCKS, Target};
-use crate::write::range::within_shard;
+use crate::state::extents::within_shard;
+use crate::state::loading::Metadata;
 use crate::{BLOCK_BYTES, Lbn, MapId, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -14,7 +14,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// shards.
 const END_SHARDS_MAX: usize = 8;
 
-impl Core {
+impl Metadata {
     /// See [`crate::Store::seek_data`].
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
         let byte = self.next_stored(map, Lbn(from / BLOCK), Lbn(end.div_ceil(BLOCK)))?.map(|lbn| lbn.0 * BLOCK);
@@ -83,6 +83,7 @@ mod tests {
 
     use super::*;
     use crate::Blocks;
+    use crate::core::Core;
     use crate::tests::fixture::{Devices, one_level, unique};
 
     const MAP: MapId = MapId(1);
@@ -98,16 +99,16 @@ mod tests {
     fn the_end_of_a_file_with_long_reservations_behind_it_is_not_looked_for() {
         let core = volume();
         let last = Lbn(9);
-        assert!(core.is_end(MAP, last).unwrap() && !core.is_end(MAP, Lbn(8)).unwrap());
+        assert!(core.metadata.is_end(MAP, last).unwrap() && !core.metadata.is_end(MAP, Lbn(8)).unwrap());
         core.reserve_in_parts(MAP, 0..4 * SHARD_BYTES);
-        assert!(core.is_end(MAP, last).unwrap(), "a few reserved shards are looked at");
+        assert!(core.metadata.is_end(MAP, last).unwrap(), "a few reserved shards are looked at");
         core.reserve_in_parts(MAP, 0..40 * SHARD_BYTES);
         let looked_at = || {
             let report = core.state.lock().shards.report();
             report.hits + report.misses
         };
         let before = looked_at();
-        assert!(!core.is_end(MAP, last).unwrap());
+        assert!(!core.metadata.is_end(MAP, last).unwrap());
         assert_eq!(looked_at(), before, "no shard is looked at");
     }
 
@@ -122,8 +123,8 @@ mod tests {
         thread::scope(|scope| {
             let core = &core;
             scope.spawn(move || {
-                let data = core.seek_data(MAP, 10 * BLOCK, u64::MAX).unwrap();
-                let hole = core.seek_hole(MAP, 0, 200 * SHARD_BYTES).unwrap();
+                let data = core.metadata.seek_data(MAP, 10 * BLOCK, u64::MAX).unwrap();
+                let hole = core.metadata.seek_hole(MAP, 0, 200 * SHARD_BYTES).unwrap();
                 let room = core.check_room(MAP, &(0..1 << 50)).is_err();
                 found.send((data, hole, room)).unwrap();
             });
@@ -137,7 +138,7 @@ mod tests {
     fn a_detached_map_has_neither_data_nor_holes() {
         let core = volume();
         core.detach(MAP, |_| ()).unwrap();
-        assert!(matches!(core.seek_data(MAP, 0, 100), Err(crate::Error::MapDetached)));
-        assert!(matches!(core.seek_hole(MAP, 0, 100), Err(crate::Error::MapDetached)));
+        assert!(matches!(core.metadata.seek_data(MAP, 0, 100), Err(crate::Error::MapDetached)));
+        assert!(matches!(core.metadata.seek_hole(MAP, 0, 100), Err(crate::Error::MapDetached)));
     }
 }

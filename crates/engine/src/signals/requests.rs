@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::commit::log::Journal;
 use crate::sync::{AtomicBool, Condvar, LockRank, Mutex, as_another_thread};
 use crate::{Error, MapId, Result};
 
@@ -95,11 +94,11 @@ impl Signals {
         }
     }
 
-    /// Learns of a publication. A sleeping committer's thread starts to watch the clock. A driver may `commit` at once,
-    /// unless a change that belongs into one group is half published.
-    pub fn published(&self, journal: &Journal, commit: &dyn Fn() -> Result<()>) {
+    /// Learns of a publication. A sleeping committer's thread starts to watch the clock. A driver may `commit` at once
+    /// if it `may_commit`: unless a change that belongs into one group is half published.
+    pub fn published(&self, may_commit: impl FnOnce() -> bool, commit: &dyn Fn() -> Result<()>) {
         if let Some(driver) = &self.driver {
-            if journal.is_gate_free() {
+            if may_commit() {
                 // The driver acts as the committer's thread, which holds none of the publisher's locks.
                 as_another_thread(|| driver(commit));
             }

@@ -6,14 +6,44 @@
 //! and its publications never wait. A map's lock may be held, because neither committer nor checkpointer takes one. The
 //! amount by which changes under way may exceed a group's bound is claimed beforehand (`commit/log_room.rs`).
 
+use std::sync::Arc;
+
 use crate::Result;
-use crate::background::signals::{Awaited, Ended};
+use crate::base::BaseParts;
+use crate::commit::log::Journal;
 use crate::commit::log_room::{LogRoom, RoomFor};
-use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
+use crate::signals::foreground::Foreground;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
+use crate::signals::requests::{Awaited, Ended};
+use crate::state::published::State;
+use crate::sync::Mutex;
 use crate::sync::{RoomHeld, assert_may_wait_for_room};
 
-impl Core {
+/// Lets a change wait until there is room for it in the log and in memory.
+pub struct ChangeRoom {
+    health: Arc<Health>,
+    signals: Arc<Signals>,
+    journal: Arc<Journal>,
+    state: Arc<Mutex<State>>,
+    foreground: Arc<Foreground>,
+}
+
+impl ChangeRoom {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts) -> Self {
+        Self {
+            health: base.health.clone(),
+            signals: base.signals.clone(),
+            journal: base.journal.clone(),
+            state: base.state.clone(),
+            foreground: base.foreground.clone(),
+        }
+    }
+}
+
+impl ChangeRoom {
     /// Like `wait_for_room`, for a change of a program that publishes records.
     pub fn wait_for_program_room(&self) {
         if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {
@@ -79,12 +109,12 @@ impl Core {
 
 /// Room in the current group, or the next one, for one change. Held until the change is published.
 pub struct LogReservation<'a> {
-    core: &'a Core,
+    room: &'a ChangeRoom,
     claim: RoomFor,
     _held: RoomHeld,
 }
 
-impl Core {
+impl ChangeRoom {
     /// Claims room in the log for a change, and waits for it. The caller may hold a map's lock. So a thread that has
     /// claimed room takes no map's lock, because the lock's holder may be waiting here.
     ///
@@ -106,7 +136,7 @@ impl Core {
             assert_may_wait_for_room();
             room.while_waiting(|| self.wait_for_log_room(room, claim));
         }
-        LogReservation { core: self, claim, _held: RoomHeld::new(bytes.0) }
+        LogReservation { room: self, claim, _held: RoomHeld::new(bytes.0) }
     }
 
     fn wait_for_log_room(&self, room: &LogRoom, claim: RoomFor) {
@@ -125,8 +155,8 @@ impl Core {
 
 impl Drop for LogReservation<'_> {
     fn drop(&mut self) {
-        if self.core.journal.room().give_back(self.claim) {
-            self.core.signals.note_end(Ended { claims: 1, ..Ended::default() });
+        if self.room.journal.room().give_back(self.claim) {
+            self.room.signals.note_end(Ended { claims: 1, ..Ended::default() });
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use oncefs_dedup::{Skipped, SkippedBuffer, Work};
 
+use crate::backlog::file::SkippedFile;
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
-use crate::worker::backlog_file::SkippedFile;
 use crate::{Lbn, MapId};
 
 /// Blocks left to the worker. With a bound of 0 bytes there is no backlog: nothing is noted.

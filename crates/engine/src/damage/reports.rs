@@ -1,0 +1,47 @@
+//! Reports of damage: a block that seems damaged, and blocks that may hold lost content. Reads and writes only report what
+//! they noticed. The worker handles it.
+
+use std::sync::Arc;
+
+use crate::base::BaseParts;
+use crate::damage::notices::Damage;
+use crate::signals::requests::Signals;
+use crate::state::published::State;
+use crate::sync::Mutex;
+use crate::{Pbn, Tag};
+
+/// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
+pub struct DamageReports {
+    damage: Arc<Damage>,
+    signals: Arc<Signals>,
+    state: Arc<Mutex<State>>,
+}
+
+impl DamageReports {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts) -> Self {
+        Self { damage: base.damage.clone(), signals: base.signals.clone(), state: base.state.clone() }
+    }
+}
+
+impl DamageReports {
+    /// Notes a block that seems to be damaged.
+    pub fn suspect(&self, pbn: Pbn) {
+        if self.damage.suspect(pbn) {
+            self.signals.wake_worker();
+        }
+    }
+
+    /// Notes blocks whose content may be that of lost ones. For use while content is sought.
+    pub fn offer(&self, blocks: impl Iterator<Item = (Pbn, Tag)>) {
+        let offers: Vec<(Pbn, Pbn)> = {
+            let state = self.state.lock();
+            let lost = |(pbn, tag)| state.bad.lost_with(tag).iter().map(move |lost| (*lost, pbn));
+            blocks.flat_map(lost).filter(|(lost, pbn)| lost != pbn).collect()
+        };
+        if !offers.is_empty() {
+            self.damage.offer(offers);
+            self.signals.wake_worker();
+        }
+    }
+}

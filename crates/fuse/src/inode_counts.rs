@@ -43,6 +43,14 @@ impl InodeCounts {
         none_left
     }
 
+    /// The inodes that the kernel holds any of, in ascending order from `from` on.
+    pub(crate) fn from(&self, from: Ino) -> Vec<Ino> {
+        let all = self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>());
+        let mut found: Vec<_> = all.filter(|ino| *ino >= from).collect();
+        found.sort_unstable();
+        found
+    }
+
     /// Whether the kernel holds any.
     pub(crate) fn has(&self, ino: Ino) -> bool {
         self.shard(ino).contains_key(&ino)

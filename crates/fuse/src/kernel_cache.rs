@@ -135,6 +135,12 @@ impl KernelCache {
         }
     }
 
+    /// The files open for writing, in ascending order from `from` on. Only these have pages that are dirty, or sent and
+    /// not answered: the last close waits for the answers.
+    pub fn open_for_writing(&self, from: Ino) -> Vec<Ino> {
+        self.writers.from(from)
+    }
+
     /// Whether a file is open for writing.
     pub(crate) fn has_writer(&self, ino: Ino) -> bool {
         self.writers.has(ino)

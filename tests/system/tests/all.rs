@@ -31,6 +31,7 @@ mod scrub;
 mod security;
 mod sharing;
 mod shutdown;
+mod sync_command;
 mod sync_options;
 mod top;
 mod two_levels;

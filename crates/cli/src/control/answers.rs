@@ -82,6 +82,15 @@ pub struct NamesFound {
     pub next: Option<u64>,
 }
 
+/// A portion of the files that are open for writing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenForWriting {
+    /// Inode numbers and generations, ascending.
+    pub inodes: Vec<(u64, u32)>,
+    /// The inode number to begin the next request with. None: these are all.
+    pub next: Option<u64>,
+}
+
 /// The files that bad blocks belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {

@@ -98,6 +98,11 @@ pub enum Request {
         /// The maps.
         maps: Vec<u64>,
     },
+    /// A portion of the files that are open for writing: `OpenForWriting`.
+    OpenForWriting {
+        /// The first inode number.
+        from: u64,
+    },
     /// A portion of the fragmentation of all files: the engine's `LayoutPortion`.
     Layout {
         /// Where to begin.

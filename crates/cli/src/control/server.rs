@@ -345,6 +345,7 @@ mod tests {
             Request::Explain { inode: 5, lbn: 1 << 40 },
             Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, shard: 2 } },
             Request::FileNames { maps: vec![1, 9] },
+            Request::OpenForWriting { from: 7 },
             Request::Layout { from: LayoutCursor::default() },
             Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, shard: 2 }), open: None } },
             Request::Policy { inode: 5 },

@@ -1,12 +1,14 @@
 //! Finds the volume of a command, by any path inside its mount or by its own directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::Store;
 use serde::de::DeserializeOwned;
 
-use crate::control::answers::{FileNames, NamesFound};
+use crate::control::answers::{FileNames, NamesFound, OpenForWriting};
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -114,17 +116,42 @@ impl Daemon {
     pub fn write_back(&self) -> Outcome {
         let Some(mount) = mount_table::of_volume(&self.volume).or_fail(exit::FAILED)? else { return Ok(()) };
         let dir = shown(&mount.dir);
-        let synced = descriptors::sync_what_is_there(&mount.dir);
-        if let Some(earlier) = synced.or_fail_doing(exit::FAILED, format!("cannot sync {dir}"))? {
+        let root = File::open(&mount.dir).or_fail_doing(exit::FAILED, format!("cannot open {dir}"))?;
+        let of_all = descriptors::sync_what_is_there(&root, libc::syncfs);
+        let of_all = of_all.or_fail_doing(exit::FAILED, format!("cannot sync {dir}"))?;
+        let of_open = self.sync_open_files(&root)?;
+        if let Some(earlier) = of_all.or(of_open) {
             tell!("oncefs: an earlier write to a file in {dir} had failed ({earlier}); what is there now is written");
         }
         Ok(())
     }
 
+    /// Waits for the answers to what is on its way to the daemon: syncfs(2) only sends it, in kernels before 6.16 and
+    /// after 6.18. Returns the error of an earlier write.
+    fn sync_open_files(&self, root: &File) -> Outcome<Option<io::Error>> {
+        let (mut earlier, mut from) = (None, Some(0));
+        while let Some(first) = from {
+            let open: OpenForWriting = self.ask(Request::OpenForWriting { from: first })?;
+            for (inode, generation) in open.inodes {
+                let failed = || format!("cannot sync the file with inode number {inode}");
+                // A file that has gone since has nothing left to write.
+                let Some(file) =
+                    descriptors::open_inode(root, inode, generation).or_fail_doing(exit::FAILED, failed())?
+                else {
+                    continue;
+                };
+                let found = descriptors::sync_what_is_there(&file, libc::fdatasync);
+                earlier = earlier.or(found.or_fail_doing(exit::FAILED, failed())?);
+            }
+            from = open.next;
+        }
+        Ok(earlier)
+    }
+
     fn connect(&self) -> Outcome<Option<Connection>> {
         Connection::open(&self.volume).map_err(|error| {
             let way_out = match error.kind() {
-                std::io::ErrorKind::PermissionDenied => " (only root may do this: use sudo)",
+                io::ErrorKind::PermissionDenied => " (only root may do this: use sudo)",
                 _ => "",
             };
             Failure::new(exit::FAILED, format!("cannot reach the daemon of {}: {error}{way_out}", shown(&self.volume)))

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
 use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
-use oncefs_fuse::{MountFlags, RoomGauge, ShutdownMode};
+use oncefs_fuse::{KernelCache, MountFlags, RoomGauge, ShutdownMode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,6 +28,9 @@ use crate::names::{Name, shown};
 /// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
+/// Files open for writing in one answer.
+const OPEN_MAX: usize = 10_000;
+
 /// The text is not read.
 const CLIENT_GONE: &str = "the command ended before its answer";
 
@@ -41,6 +44,8 @@ pub struct OpenVolume {
     pub gauge: Arc<RoomGauge>,
     read_only: bool,
     about: About,
+    /// The kernel's caches, once the volume is mounted.
+    kernel_cache: OnceLock<Arc<KernelCache>>,
     /// Set by a test. Nothing more becomes durable then, and that is not a failure.
     is_shut_down: AtomicBool,
     /// None: the volume takes no changes, or was closed.
@@ -57,10 +62,20 @@ impl OpenVolume {
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
         let about = about(&task.options);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
-        let (gauge, is_shut_down) = (Arc::default(), AtomicBool::new(false));
+        let (gauge, kernel_cache, is_shut_down) = (Arc::default(), OnceLock::new(), AtomicBool::new(false));
         let history = Mutex::new(if read_only { None } else { keep_history(task, &file_system) });
-        let daemon =
-            Arc::new(Self { file_system, flags, gauge, read_only, about, is_shut_down, history, control, closed });
+        let daemon = Arc::new(Self {
+            file_system,
+            flags,
+            gauge,
+            read_only,
+            about,
+            kernel_cache,
+            is_shut_down,
+            history,
+            control,
+            closed,
+        });
         match Server::start(&task.volume, daemon.clone()) {
             Ok(server) => drop(daemon.control.set(server)),
             Err(e) => log::warn!(
@@ -69,6 +84,12 @@ impl OpenVolume {
             ),
         }
         Ok(daemon)
+    }
+
+    /// The volume is being mounted, with these caches in the kernel.
+    pub fn mounted(&self, cache: Arc<KernelCache>) {
+        let is_first = self.kernel_cache.set(cache).is_ok();
+        assert!(is_first, "a daemon mounts its volume once");
     }
 
     /// Closes the volume once, and tells the waiting commands.
@@ -160,6 +181,16 @@ impl OpenVolume {
         Ok(json!(answers::Damage { files: files.iter().map(file).collect(), complete }))
     }
 
+    /// Files open for writing, as many as an answer may have.
+    fn open_for_writing(&self, from: Ino) -> answers::OpenForWriting {
+        let mut open = self.kernel_cache.get().map(|cache| cache.open_for_writing(from)).unwrap_or_default();
+        let next = open.get(OPEN_MAX).map(|ino| ino.0);
+        open.truncate(OPEN_MAX);
+        // A file that has gone since has nothing left to write.
+        let generation = |ino: Ino| Some((ino.0, self.file_system.getattr(ino).ok()?.generation));
+        answers::OpenForWriting { inodes: open.into_iter().filter_map(generation).collect(), next }
+    }
+
     /// The names of files by map, as many as an answer may have.
     fn names(&self, maps: &[u64], client: &Client) -> Result<Value, String> {
         let maps = maps.iter().copied().map(MapId).collect();
@@ -195,6 +226,7 @@ impl Handler for OpenVolume {
             Request::Explain { inode, lbn } => to_json(self.file_system.explain(Ino(*inode), Lbn(*lbn))),
             Request::Referrers { blocks, from } => to_json(store.referrers(blocks, *from)),
             Request::FileNames { maps } => self.names(maps, client),
+            Request::OpenForWriting { from } => Ok(json!(self.open_for_writing(Ino(*from)))),
             Request::Layout { from } => to_json(store.layout(*from)),
             Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
                 let (from, space) = (Lbn(*from), Blocks(*space_blocks));

@@ -198,6 +198,7 @@ fn mount(task: &Task, budget: &Budget, daemon: &Arc<OpenVolume>, kernel: Kernel)
     let config = AdapterConfig { request_bytes_max, gauge: daemon.gauge.clone(), flags: daemon.flags.clone() };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
+    daemon.mounted(kernel_cache.clone());
     let (stopped, syncer) = (daemon.clone(), mounter.clone());
     let shut_down = Arc::new(move |mode| stopped.shut_down(mode, || syncer.sync()));
     let session = Session::mount(Gate::new(adapter, shut_down), connection, &spec, || mounter.mount())

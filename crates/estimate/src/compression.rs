@@ -7,7 +7,7 @@ use crate::estimate::Compressed;
 
 /// The methods to try.
 pub const METHODS: [Method; 2] = [Method::Lz4, Method::Zstd(1)];
-/// About this many contents are compressed, or all of a small corpus.
+/// At most about this many contents are compressed, or all of a small corpus.
 const CONTENTS_WANTED: u64 = 1 << 12;
 /// But at least one in this many of a large corpus.
 const SAMPLE_MAX: u32 = 64;
@@ -33,11 +33,11 @@ pub struct Compression {
 impl Compression {
     /// A sample for about `blocks` blocks.
     pub fn new(blocks: u64) -> Self {
-        let sample = (blocks / CONTENTS_WANTED).clamp(1, u64::from(SAMPLE_MAX)) as u32;
+        // A power of two, so that one of this sample and the sample of contents contains the other.
+        let sample = (blocks / CONTENTS_WANTED).clamp(1, u64::from(SAMPLE_MAX)).next_power_of_two() as u32;
         let packed =
             METHODS.map(|method| Packed { method, compressor: Compressor::new(method), bytes: 0.0, squares: 0.0 });
-        // A power of two, so that one of this sample and the sample of contents contains the other.
-        Self { sample: 1 << sample.ilog2(), contents: 0.0, weights: 0.0, packed: packed.into() }
+        Self { sample, contents: 0.0, weights: 0.0, packed: packed.into() }
     }
 
     /// Adds a content that comes for the first time. `known`: one content in this many is known.

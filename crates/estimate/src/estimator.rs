@@ -183,13 +183,16 @@ impl Estimator {
             return percents;
         }
         let of_duplicates = |found: f64| duplicates.percent * found / self.run_duplicates.max(1) as f64;
-        let found = model.found();
-        let mean = found.iter().sum::<u64>() as f64 / found.len() as f64;
-        let [min, max] = [found.iter().min(), found.iter().max()].map(|found| found.map_or(0, |found| *found) as f64);
+        let mut found = model.found();
+        found.sort_unstable();
+        let at = |place: usize| found[place] as f64;
+        // A few samples may name nothing of the contents that repeat most. They say little about the others, so the figure
+        // is the median and not the mean.
+        let middle = (at((found.len() - 1) / 2) + at(found.len() / 2)) / 2.0;
         Found {
-            percent: of_duplicates(mean),
-            percent_min: of_duplicates(min),
-            percent_max: of_duplicates(max),
+            percent: of_duplicates(middle),
+            percent_min: of_duplicates(at(0)),
+            percent_max: of_duplicates(at(found.len() - 1)),
             percent_all_hints: of_duplicates(model.shared() as f64),
             is_of_all_blocks: true,
         }
@@ -325,6 +328,21 @@ mod tests {
             let classes = estimator.estimate().run_lengths;
             assert!(classes.iter().all(|class| class.percent_of_duplicates <= 100.0));
         }
+    }
+
+    #[test]
+    fn a_sample_that_names_nothing_of_what_repeats_does_not_change_the_figure() {
+        let sample = Rule { hint_sample: 64, ..ALL };
+        let mut estimator =
+            Estimator::new(&Options { memory_bytes_max: 1 << 20, blocks_expected: 0, rules: vec![sample] });
+        // Copies of the same 63 blocks, none of which one of the 64 samples names.
+        for _ in 0..100 {
+            estimator.begin_file(63);
+            (1..64).for_each(|tag| estimator.add(Tag(tag), &BLOCK));
+            estimator.end_file();
+        }
+        let found = estimator.found(&sample);
+        assert_eq!((found.percent, found.percent_max, found.percent_min), (99.0, 99.0, 0.0));
     }
 
     #[test]

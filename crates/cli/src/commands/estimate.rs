@@ -21,7 +21,7 @@ use crate::process::signals::EndSignals;
 use crate::profiles;
 use crate::progress::{Progress, Step};
 use crate::size::Size;
-use found::{Met, go_through};
+use found::{Met, Way, go_through};
 use largest::Largest;
 use reading::Reader;
 use report::{LeftOut, Report};
@@ -86,17 +86,18 @@ pub fn run(arguments: EstimateArgs) -> Outcome<u8> {
     });
     let mut reader = Reader::new(Hasher::new(&secret));
     let (mut largest, mut refused, mut done) = (Largest::default(), 0_u64, 0);
-    let repeated = go_through(&arguments.paths, seen_bytes_max, &mut |place, met| {
+    let repeated = go_through(&arguments.paths, seen_bytes_max, Way::Open, &mut |place, met| {
         let advance = &mut |bytes| {
             done += bytes;
             progress.show("estimating", Step::bytes(done, bytes_expected.max(done)));
         };
         let read = match met {
-            Met::Data(held, length) => held.open_unnoticed().and_then(|file| {
+            Met::Data(file, length) => {
                 let (duplicates, read) = reader.read(&file, length, &mut estimator, advance);
                 largest.add(duplicates, place);
                 read
-            }),
+            }
+            Met::Found(_) => Ok(()),
             Met::Refused(error) => Err(error),
         };
         if let Err(error) = read {
@@ -133,8 +134,8 @@ fn check(arguments: &EstimateArgs) -> Outcome {
 /// The bytes to read, in whole blocks. Files may change before they are read.
 fn bytes_in(paths: &[PathBuf], seen_bytes_max: u64, progress: &mut Progress) -> u64 {
     let mut sum = 0_u64;
-    go_through(paths, seen_bytes_max, &mut |_, met| {
-        if let Met::Data(_, length) = met {
+    go_through(paths, seen_bytes_max, Way::Look, &mut |_, met| {
+        if let Met::Found(length) = met {
             sum = sum.saturating_add(length.stored_bytes.next_multiple_of(BLOCK_BYTES as u64));
             progress.show("looking for files:", Step::bytes(sum, 0));
         }

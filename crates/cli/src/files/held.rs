@@ -1,9 +1,9 @@
 //! Files and directories held by descriptors that only name them (O_PATH). Opening such a descriptor never waits and
 //! has no side effect, even for pipes and devices. Below a directory no symbolic link is followed and no other mount
-//! entered.
+//! entered. What a directory calls a regular file may be looked at or opened at once, which saves system calls.
 
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs::{File, Metadata};
+use std::fs::{DirEntry, File, Metadata};
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -19,6 +19,64 @@ const NAMES_AT_ONCE: usize = 15;
 const HOLD: libc::c_int = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
 /// A link on the way is ELOOP. A path that leaves the directory or its mount is EXDEV.
 const BENEATH: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_XDEV;
+
+/// An entry of a directory.
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// Whether the directory says that it is a regular file. Not every file system says it.
+    pub is_file: bool,
+}
+
+/// The status of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The number of its device, and its inode number.
+    pub inode: (u64, u64),
+    /// The number of its names.
+    pub names: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// What it takes, in units of 512 bytes.
+    pub sectors: u64,
+    mode: u32,
+}
+
+impl Status {
+    /// Whether it is a regular file.
+    pub fn is_file(self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+
+    /// Whether it is a directory.
+    pub fn is_dir(self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFDIR
+    }
+}
+
+impl From<&Metadata> for Status {
+    fn from(about: &Metadata) -> Self {
+        Self {
+            inode: (about.dev(), about.ino()),
+            names: about.nlink(),
+            bytes: about.len(),
+            sectors: about.blocks(),
+            mode: about.mode(),
+        }
+    }
+}
+
+impl From<&libc::stat> for Status {
+    fn from(about: &libc::stat) -> Self {
+        Self {
+            inode: (about.st_dev, about.st_ino),
+            names: about.st_nlink,
+            bytes: about.st_size as u64,
+            sectors: about.st_blocks as u64,
+            mode: about.st_mode,
+        }
+    }
+}
 
 /// A file, directory or anything else. A symbolic link is held, not its target.
 #[derive(Debug)]
@@ -57,9 +115,13 @@ impl Held {
 
     fn step_at_once(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {
         let path = CString::new(names.join(OsStr::new("/")).as_bytes())?;
+        self.open_at(&path, HOLD | directory_flag(is_directory))
+    }
+
+    fn open_at(&self, path: &CStr, flags: libc::c_int) -> io::Result<Self> {
         // SAFETY: zeros are a valid `open_how`.
         let mut how: libc::open_how = unsafe { mem::zeroed() };
-        how.flags = (HOLD | directory_flag(is_directory)) as u64;
+        how.flags = flags as u64;
         how.resolve = BENEATH;
         let how = std::ptr::from_ref(&how);
         // SAFETY: `path` and `how` outlive the call, and the length is that of `how`.
@@ -97,13 +159,35 @@ impl Held {
         self.file.metadata()
     }
 
-    /// The names in a directory, ascending.
-    pub fn names(&self) -> io::Result<Vec<OsString>> {
-        let entries = std::fs::read_dir(self.path())?;
-        let mut names: Vec<OsString> =
-            entries.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<_>>()?;
-        names.sort_unstable();
-        Ok(names)
+    /// The entries of a directory, ascending by name.
+    pub fn entries(&self) -> io::Result<Vec<Entry>> {
+        let entry = |entry: DirEntry| Entry {
+            name: entry.file_name(),
+            is_file: entry.file_type().is_ok_and(|kind| kind.is_file()),
+        };
+        let mut entries: Vec<Entry> =
+            std::fs::read_dir(self.path())?.map(|found| found.map(entry)).collect::<io::Result<_>>()?;
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    /// The status of an entry of this directory. Opens nothing and follows no link, but looks into other mounts.
+    pub fn status_of(&self, name: &OsStr) -> io::Result<Status> {
+        let name = CString::new(name.as_bytes())?;
+        // SAFETY: zeros are a valid `stat`.
+        let mut about: libc::stat = unsafe { mem::zeroed() };
+        let flags = libc::AT_SYMLINK_NOFOLLOW;
+        // SAFETY: the string and `about` outlive the call.
+        check(unsafe { libc::fstatat(self.file.as_raw_fd(), name.as_ptr(), &raw mut about, flags) })?;
+        Ok(Status::from(&about))
+    }
+
+    /// Opens an entry that the directory calls a regular file for reading, as `open_unnoticed`, in one system call. Fails
+    /// more often than that: hold the entry then. By now it may be something else, but opening that does not wait.
+    pub fn open_at_once(&self, name: &OsStr) -> io::Result<File> {
+        const READ: libc::c_int =
+            libc::O_RDONLY | libc::O_NOATIME | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        Ok(self.open_at(&CString::new(name.as_bytes())?, READ)?.file)
     }
 
     /// Opens it for reading. Only for a regular file or a directory, according to `about`.
@@ -202,6 +286,29 @@ mod tests {
             let error = step(&proc, &names(&["proc", "self"]), false).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::EXDEV), "another mount");
         }
+    }
+
+    #[test]
+    fn opening_at_once_follows_no_link_enters_no_mount_and_does_not_wait_for_a_pipe() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::write(top.path().join("file"), "file").unwrap();
+        symlink(top.path().join("file"), top.path().join("link")).unwrap();
+        let pipe = CString::new(top.path().join("pipe").as_os_str().as_bytes()).unwrap();
+        // SAFETY: the string outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        let held = Held::at(top.path()).unwrap();
+        let entries = held.entries().unwrap();
+        let said: Vec<_> = entries.iter().map(|entry| (entry.name.to_str().unwrap(), entry.is_file)).collect();
+        assert_eq!(said, [("file", true), ("link", false), ("pipe", false)]);
+        let opened =
+            |name: &str| held.open_at_once(OsStr::new(name)).map(|file| Status::from(&file.metadata().unwrap()));
+        let file = opened("file").unwrap();
+        assert!(file.is_file() && file.bytes == 4 && file == held.status_of(OsStr::new("file")).unwrap());
+        assert_eq!(opened("link").unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert!(!held.status_of(OsStr::new("link")).unwrap().is_file());
+        assert!(!opened("pipe").unwrap().is_file());
+        let root = Held::at(Path::new("/")).unwrap();
+        assert_eq!(root.open_at_once(OsStr::new("proc")).unwrap_err().raw_os_error(), Some(libc::EXDEV));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use super::held::Held;
+use super::held::{Entry, Held};
 
 /// A place in a tree.
 #[derive(Clone, Debug)]
@@ -42,6 +42,10 @@ impl Drop for Name {
 }
 
 impl Place {
+    fn top(path: &Path, held: Held) -> Self {
+        Self { top: Rc::new(Top { path: path.to_owned(), held }), last: None }
+    }
+
     /// Its path.
     pub fn path(&self) -> PathBuf {
         let mut path = self.top.path.clone();
@@ -73,6 +77,21 @@ impl Place {
             _ => false,
         }
     }
+
+    /// Its last name; at the top of the walk, nothing.
+    pub fn name(&self) -> &OsStr {
+        self.last.as_deref().map_or_else(|| OsStr::new(""), |name| name.name.as_os_str())
+    }
+}
+
+/// Takes the entries of a walk.
+pub trait Visit {
+    /// Takes an entry of a directory. `is_file`: the directory says that it is a regular file. Returns whether it is a
+    /// directory, which is then walked.
+    fn entry(&mut self, directory: &Held, place: &Place, is_file: bool) -> io::Result<bool>;
+
+    /// A place could not be read.
+    fn refused(&mut self, place: &Place, error: io::Error);
 }
 
 /// A step of a walk.
@@ -83,73 +102,88 @@ pub enum Step<'a> {
     Refused(io::Error),
 }
 
-/// Walks below `top`, which is at `path`.
+/// Walks `top`, which is at `path`, and everything below it. Holds each file and directory.
 pub fn walk(path: &Path, top: Held, each: &mut dyn FnMut(&Place, Step)) {
-    let top = Place { top: Rc::new(Top { path: path.to_owned(), held: top }), last: None };
-    let mut left = Vec::new();
+    let top = Place::top(path, top);
+    let mut holding = Holding { each };
+    match top.hold().and_then(|held| holding.take(&held, &top)) {
+        Ok(true) => visit_below(top, &mut holding),
+        Ok(false) => {}
+        Err(error) => refuse(&top, error, &mut holding),
+    }
+}
+
+/// Walks everything below the directory `top`, which is at `path`.
+pub fn visit(path: &Path, top: Held, visitor: &mut dyn Visit) {
+    visit_below(Place::top(path, top), visitor);
+}
+
+fn visit_below(top: Place, visitor: &mut dyn Visit) {
+    let mut left = vec![top];
     // The directory read last: in a chain of directories, each is opened from its parent.
     let mut read: Option<(Place, Held)> = None;
-    match top.hold() {
-        Ok(held) => take(top, held, &mut left, each),
-        Err(error) => each(&top, Step::Refused(error)),
-    }
     while let Some(place) = left.pop() {
         let held = match &read {
-            Some((directory, held)) if place.is_in(directory) => {
-                held.below(place.last.as_deref().map(|name| name.name.as_os_str()))
-            }
+            Some((directory, held)) if place.is_in(directory) => held.below([place.name()]),
             _ => place.hold(),
         };
-        match held.and_then(|held| Ok((held.names()?, held))) {
-            Ok((names, held)) => {
-                add(&place, names, &held, &mut left, each);
+        match held.and_then(|held| Ok((held.entries()?, held))) {
+            Ok((entries, held)) => {
+                add(&place, entries, &held, &mut left, visitor);
                 read = Some((place, held));
             }
-            Err(error) => refuse(&place, error, each),
+            Err(error) => refuse(&place, error, visitor),
         }
     }
 }
 
 /// Adds the entries of a directory. Its first subdirectory is walked first.
-fn add(
-    directory: &Place,
-    names: Vec<OsString>,
-    held: &Held,
-    left: &mut Vec<Place>,
-    each: &mut dyn FnMut(&Place, Step),
-) {
+fn add(directory: &Place, entries: Vec<Entry>, held: &Held, left: &mut Vec<Place>, visitor: &mut dyn Visit) {
     let known = left.len();
-    for name in names {
+    for Entry { name, is_file } in entries {
         let place = directory.with(name);
-        match held.below(place.last.as_deref().map(|name| name.name.as_os_str())) {
-            Ok(held) => take(place, held, left, each),
-            Err(error) => refuse(&place, error, each),
+        match visitor.entry(held, &place, is_file) {
+            Ok(true) => left.push(place),
+            Ok(false) => {}
+            Err(error) => refuse(&place, error, visitor),
         }
     }
     left[known..].reverse();
 }
 
-fn take(place: Place, held: Held, left: &mut Vec<Place>, each: &mut dyn FnMut(&Place, Step)) {
-    match held.about() {
-        Ok(about) if about.is_dir() || about.is_file() => {
-            each(&place, Step::Found(&held, &about));
-            if about.is_dir() {
-                left.push(place);
-            }
-        }
-        Ok(_) => {}
-        Err(error) => refuse(&place, error, each),
-    }
-}
-
-fn refuse(place: &Place, error: io::Error, each: &mut dyn FnMut(&Place, Step)) {
+fn refuse(place: &Place, error: io::Error, visitor: &mut dyn Visit) {
     match error.raw_os_error() {
         // Deleted since, or on another mount.
         Some(libc::ENOENT | libc::EXDEV) => {}
         Some(libc::ELOOP | libc::ENOTDIR) => {
-            each(place, Step::Refused(io::Error::other("replaced meanwhile: run the command again")));
+            visitor.refused(place, io::Error::other("replaced meanwhile: run the command again"));
         }
-        _ => each(place, Step::Refused(error)),
+        _ => visitor.refused(place, error),
+    }
+}
+
+/// Holds each file and directory.
+struct Holding<'a> {
+    each: &'a mut dyn FnMut(&Place, Step),
+}
+
+impl Holding<'_> {
+    fn take(&mut self, held: &Held, place: &Place) -> io::Result<bool> {
+        let about = held.about()?;
+        if about.is_dir() || about.is_file() {
+            (self.each)(place, Step::Found(held, &about));
+        }
+        Ok(about.is_dir())
+    }
+}
+
+impl Visit for Holding<'_> {
+    fn entry(&mut self, directory: &Held, place: &Place, _is_file: bool) -> io::Result<bool> {
+        self.take(&directory.below([place.name()])?, place)
+    }
+
+    fn refused(&mut self, place: &Place, error: io::Error) {
+        (self.each)(place, Step::Refused(error));
     }
 }
 

@@ -2,8 +2,8 @@
 //! Memory is bounded.
 
 use std::collections::HashMap;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+
+use crate::files::held::Status;
 
 /// One part in this many of an estimate's memory is for the files seen.
 pub const SEEN_SHARE: u64 = 16;
@@ -28,8 +28,8 @@ impl Seen {
     }
 
     /// Whether a file comes for the first time.
-    pub fn is_new(&mut self, about: &Metadata) -> bool {
-        self.is_first((about.dev(), about.ino()), about.nlink())
+    pub fn is_new(&mut self, status: Status) -> bool {
+        self.is_first(status.inode, status.names)
     }
 
     fn is_first(&mut self, inode: (u64, u64), names: u64) -> bool {

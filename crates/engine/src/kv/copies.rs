@@ -10,10 +10,13 @@
 //! that it names. Copies that it does not name do not count and are written again. Copies that only the old list names
 //! are removed after the new list is durable. A copy must match its checksum in the list, so a stale copy is never
 //! used.
+//!
+//! With one copy, the folder has other names of the live files instead (hard links), which take no space. So a file that
+//! RocksDB merges and deletes is there until the next list, and the list leads to all records at any time, also where the
+//! manifest is lost. On a host without hard links that gap stays.
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
 
 use parking_lot::Mutex;
 use rocksdb::{DB, ReadOptions, ReadTier};
@@ -83,8 +86,9 @@ impl Keeper {
             Err(error) => {
                 let folder = self.place.copies.display();
                 log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
-                // Frees the space of the failed attempt, in case the host is full.
-                self.remove_superseded(last.as_ref().unwrap_or(&RecordList::default()));
+                // Frees the space of the failed attempt, in case the host is full, and of merged files.
+                let is_live = |number: u64| self.copies == Copies::Two || self.place.table(number).exists();
+                self.remove_others(|number| lists(last.as_ref(), number) && is_live(number));
                 Updated::Left
             }
         }
@@ -127,14 +131,14 @@ impl Keeper {
             for source in opened {
                 let number = source.number();
                 let Some(entry) = self.take_in(source)? else {
-                    self.remove_superseded(last.unwrap_or(&RecordList::default()));
+                    self.remove_others(|number| lists(last, number));
                     return Ok((Updated::Unproved(Some(number)), None));
                 };
                 entries.push(entry);
             }
             let list = self.list_of(live, entries)?;
             files::replace(&self.place.copies.join(LIST), &list.encode(self.place.volume_id))?;
-            self.remove_superseded(&list);
+            self.remove_others(|number| lists(Some(&list), number));
             return Ok((Updated::Done, Some(list)));
         }
         Ok((Updated::Left, None))
@@ -157,7 +161,11 @@ impl Keeper {
         let mut sources = Vec::with_capacity(live.files.len());
         for &(number, level) in &live.files {
             let listed = last.and_then(|list| list.files.iter().find(|file| file.number == number));
-            let kept = listed.filter(|file| self.copies == Copies::One || is_there(&self.place.copy(number), file.len));
+            let kept = match self.copies {
+                Copies::One if !self.has_second_name(number) => return Ok(None),
+                Copies::One => listed,
+                Copies::Two => listed.filter(|file| self.has_copy(number, file.len)),
+            };
             match kept {
                 Some(file) => sources.push(Source::Kept(RecordFile { level, ..*file })),
                 None => match File::open(self.place.table(number)) {
@@ -168,6 +176,26 @@ impl Keeper {
             }
         }
         Ok(Some(sources))
+    }
+
+    /// Gives a live file its second name. False: it is already gone. A host that has no such names keeps none.
+    fn has_second_name(&self, number: u64) -> bool {
+        let (table, name) = (self.place.table(number), self.place.copy(number));
+        match files::give_name(&table, &name) {
+            Err(_) if !table.exists() => false,
+            Err(e) => {
+                log::debug!("{} gets no second name: {e}", table.display());
+                true
+            }
+            Ok(()) => true,
+        }
+    }
+
+    /// Whether a file of this length is there as a copy, and not as a second name.
+    fn has_copy(&self, number: u64, len: u64) -> bool {
+        let copy = self.place.copy(number);
+        fs::metadata(&copy).is_ok_and(|found| found.len() == len)
+            && !files::is_one_file(&self.place.table(number), &copy)
     }
 
     fn list_of(&self, live: Live, entries: Vec<RecordFile>) -> io::Result<RecordList> {
@@ -214,9 +242,8 @@ impl Keeper {
         }
     }
 
-    fn remove_superseded(&self, list: &RecordList) {
+    fn remove_others(&self, is_kept: impl Fn(u64) -> bool) {
         drop(fs::remove_file(self.place.copies.join(LIST_ASIDE)));
-        let is_kept = |number| self.copies == Copies::Two && list.files.iter().any(|file| file.number == number);
         let unfinished = files::unfinished_in(&self.place.copies);
         let found = files::tables_in(&self.place.copies).into_iter().chain(unfinished);
         for (_, path) in found.filter(|(number, _)| !is_kept(*number)) {
@@ -241,8 +268,8 @@ impl Source {
     }
 }
 
-fn is_there(path: &Path, len: u64) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.len() == len)
+fn lists(list: Option<&RecordList>, number: u64) -> bool {
+    list.is_some_and(|list| list.entry(number).is_some())
 }
 
 /// Number and level of the live files, newer ones before older ones of the same keys.
@@ -254,6 +281,8 @@ fn live_files(db: &DB) -> io::Result<Vec<(u64, u32)>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// A store with one file, and a keeper of its copies.
@@ -298,8 +327,9 @@ mod tests {
             assert_eq!(listed, live_files(&db).unwrap());
             for entry in &list.files {
                 assert!(files::is_whole(&keeper.place.table(entry.number), entry), "{entry:?}");
-                let is_copied = files::is_whole(&keeper.place.copy(entry.number), entry);
-                assert_eq!(is_copied, copies == Copies::Two, "{entry:?}");
+                assert!(files::is_whole(&keeper.place.copy(entry.number), entry), "{entry:?}");
+                let is_name = files::is_one_file(&keeper.place.table(entry.number), &keeper.place.copy(entry.number));
+                assert_eq!(is_name, copies == Copies::One, "{entry:?}");
             }
         }
     }

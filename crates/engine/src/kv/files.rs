@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -29,10 +29,21 @@ pub fn manifest_name(number: u64) -> String {
     format!("MANIFEST-{number:06}")
 }
 
+/// The number of a manifest, from its name.
+fn manifest_number(name: &str) -> Option<u64> {
+    let number = name.strip_prefix("MANIFEST-")?.parse().ok()?;
+    (manifest_name(number) == name).then_some(number)
+}
+
 /// The number of the manifest that `CURRENT` names, if it names one.
 pub fn current_manifest(records: &Path) -> Option<u64> {
     let text = fs::read_to_string(records.join(CURRENT)).ok()?;
-    text.strip_suffix('\n')?.strip_prefix("MANIFEST-")?.parse().ok()
+    manifest_number(text.strip_suffix('\n')?)
+}
+
+/// The manifests in a directory, by number.
+pub fn manifests_in(directory: &Path) -> Vec<(u64, PathBuf)> {
+    numbered_in(directory, manifest_number)
 }
 
 /// Reads a file to its end and passes each part to `take`. Returns the length and both checksums.
@@ -101,9 +112,33 @@ fn end_sum(path: &Path, len: u64) -> io::Result<Option<u64>> {
     }
 }
 
-/// An empty file that only its owner can read.
+/// An empty file that only its owner can read. An existing one may be another name of a live file, so it is not emptied
+/// but removed.
 fn new_file(path: &Path) -> io::Result<File> {
-    File::options().create(true).truncate(true).write(true).mode(0o600).open(path)
+    remove(path)?;
+    File::options().create_new(true).write(true).mode(0o600).open(path)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two paths are names of one file.
+pub fn is_one_file(path: &Path, other: &Path) -> bool {
+    let inode = |path: &Path| fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    inode(path).is_some_and(|first| inode(other) == Some(first))
+}
+
+/// Makes `name` another name of a file.
+pub fn give_name(path: &Path, name: &Path) -> io::Result<()> {
+    if is_one_file(path, name) {
+        return Ok(());
+    }
+    remove(name)?;
+    fs::hard_link(path, name)
 }
 
 /// The ending of the name of an incomplete file.
@@ -201,5 +236,32 @@ mod tests {
         assert!(!has_its_end(&path, &entry));
         assert_eq!(tables_in(dir.path()), [(7, path)]);
         assert_eq!((table_number("/000012.sst"), table_number("MANIFEST-1")), (Some(12), None));
+    }
+
+    #[test]
+    fn current_names_a_manifest_only_by_its_whole_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let named = [("MANIFEST-000005\n", Some(5)), ("MANIFEST-1234567\n", Some(1_234_567))];
+        let not =
+            ["MANIFEST-+00005\n", "MANIFEST-00005\n", "MANIFEST-000005", "MANIFEST-\n", ""].map(|text| (text, None));
+        for (text, number) in named.into_iter().chain(not) {
+            fs::write(dir.path().join(CURRENT), text).unwrap();
+            assert_eq!(current_manifest(dir.path()), number, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_new_file_in_the_place_of_another_name_of_a_file_leaves_that_file_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (table, name) = (dir.path().join("000007.sst"), dir.path().join("name"));
+        fs::write(&table, b"records").unwrap();
+        give_name(&table, &name).unwrap();
+        give_name(&table, &name).unwrap();
+        assert!(is_one_file(&table, &name));
+        take_in(File::open(&table).unwrap(), 7, 1, Some(&name)).unwrap();
+        assert!(!is_one_file(&table, &name), "it is a copy");
+        assert_eq!((fs::read(&table).unwrap(), fs::read(&name).unwrap()), (b"records".to_vec(), b"records".to_vec()));
+        give_name(&table, &name).unwrap();
+        assert!(is_one_file(&table, &name));
     }
 }

@@ -8,6 +8,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::RangeInclusive;
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -27,11 +28,21 @@ const TYPES: RangeInclusive<u8> = 1..=4;
 const NO_TYPE: u8 = 0;
 
 /// Refuses the manifest that `CURRENT` names if RocksDB would loop in it, or would end it before the length that the
-/// list knows: a wrong length in the last block reads as an end, and opening deletes the files that the rest names. A
-/// missing manifest is left to RocksDB.
+/// list knows: a wrong length in the last block reads as an end, and opening deletes the files that the rest names. Also
+/// refuses a `CURRENT` that names none that is there, which RocksDB does not call damage. Other errors of the host are
+/// left to RocksDB.
 pub fn check(place: &Place) -> Result<()> {
-    let Some(number) = files::current_manifest(&place.records) else { return Ok(()) };
+    let is_missing = |path: &Path| fs::metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let current = place.records.join(files::CURRENT);
+    let Some(number) = files::current_manifest(&place.records) else {
+        let is_damaged = is_missing(&current) || fs::read(&current).is_ok();
+        let damaged = || Error::corrupt("the record store", format!("{} names no manifest", files::CURRENT));
+        return if is_damaged { Err(damaged()) } else { Ok(()) };
+    };
     let name = files::manifest_name(number);
+    if is_missing(&place.records.join(&name)) {
+        return Err(Error::corrupt("the record store", format!("{name}, which {} names, is missing", files::CURRENT)));
+    }
     let Ok(bytes) = fs::read(place.records.join(&name)) else { return Ok(()) };
     let refused = |at: usize| Error::corrupt("the record store", format!("{name} has no valid record at byte {at}"));
     if let Some(at) = endless_at(&bytes) {
@@ -64,6 +75,17 @@ pub fn sync(place: &Place, number: u64) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         opened => opened?.sync_data(),
     }
+}
+
+/// The number of the only manifest there is, if `CURRENT` names none that exists, and this one is intact as far as the
+/// list knows it. RocksDB removes a manifest only after `CURRENT` names the next one, so `CURRENT` named this one.
+pub fn only_one(place: &Place) -> Option<u64> {
+    let there = files::manifests_in(&place.records);
+    let [(number, _)] = there[..] else { return None };
+    let is_named = files::current_manifest(&place.records) == Some(number);
+    let bytes = if is_named { None } else { read_whole(place, number) }?;
+    let listed = place.list().filter(|list| list.manifest_number == number).map_or(0, |list| list.manifest_len);
+    (!bytes.is_empty() && bytes.len() >= listed as usize).then_some(number)
 }
 
 /// Whether the manifest that `CURRENT` names exists and is intact.
@@ -143,6 +165,39 @@ mod tests {
             kv.flush().unwrap();
         }
         (dir, place)
+    }
+
+    #[test]
+    fn a_damaged_current_is_made_anew_from_the_only_manifest_and_from_no_other() {
+        let (_dir, place) = store();
+        let (number, path) = files::manifests_in(&place.records).pop().unwrap();
+        let (current, whole) = (place.records.join(files::CURRENT), fs::read(&path).unwrap());
+        let sound = fs::read(&current).unwrap();
+        // What is listed is behind, as between a merge and the list of it.
+        let mut wrong: Vec<Vec<u8>> =
+            (0..sound.len()).map(|at| [&sound[..at], b"+", &sound[at + 1..]].concat()).collect();
+        wrong.extend([Vec::new(), vec![0; 512], b"MANIFEST-900000\n".to_vec()]);
+        let open = |read_only| RocksKv::open(place.clone(), Copies::One, 8 << 20, read_only);
+        for wrong in wrong {
+            fs::write(&current, &wrong).unwrap();
+            let refused = open(true).err().unwrap().to_string();
+            assert!(refused.contains("fsck -p restores it"), "{refused}");
+            assert_eq!(fs::read(&current).unwrap(), wrong, "reading changes nothing");
+            let found = crate::kv::restore::current(&place).unwrap();
+            assert!(found.mended.len() == 1 && fs::read(&current).unwrap() == sound, "{found:?}");
+        }
+        fs::remove_file(&current).unwrap();
+        for damaged in [&whole[..whole.len() - 1], &[], &whole[..100]] {
+            fs::write(&path, damaged).unwrap();
+            assert!(open(false).is_err(), "{} bytes of the manifest", damaged.len());
+        }
+        fs::write(&path, &whole).unwrap();
+        fs::write(place.records.join(files::manifest_name(number - 1)), &whole).unwrap();
+        assert!(open(false).is_err(), "one of two manifests");
+        fs::remove_file(place.records.join(files::manifest_name(number - 1))).unwrap();
+        let kv = open(false).unwrap();
+        assert_eq!(kv.get(&[2]).unwrap(), Some(vec![2; 100]));
+        assert!(kv.check_files(true).unwrap().mended[0].contains("CURRENT"), "it says so");
     }
 
     /// Where the records begin.

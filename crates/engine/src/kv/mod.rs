@@ -23,7 +23,7 @@ pub use files::tables_in;
 pub use memory::MemoryKv;
 pub use restore::FilesFound;
 pub use rocks::RocksKv;
-pub use salvage::{IsRecord, Salvaged};
+pub use salvage::{IsRecord, Salvaged, Terms};
 pub use table_file::{Found, data_end as table_data_end, is_sound as is_sound_table, read as read_table};
 
 use crate::Result;

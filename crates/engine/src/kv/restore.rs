@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{self, CURRENT};
 use super::place::Place;
-use super::proof;
+use super::{manifest, proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};
 
@@ -46,8 +46,21 @@ pub fn can_go_back(place: &Place, list: &RecordList) -> bool {
     !list.manifest.is_empty() && list.files.iter().all(is_there)
 }
 
+/// Makes a damaged `CURRENT` anew if there is only one manifest that it can have named.
+pub fn current(place: &Place) -> io::Result<FilesFound> {
+    let mut found = FilesFound::default();
+    if let Some(number) = manifest::only_one(place) {
+        write_current(place, number)?;
+        found.mended.push(format!("{CURRENT} was damaged: it names the only manifest again"));
+    }
+    Ok(found)
+}
+
 /// Advice for a store that does not open and is left as it is. None: no list says which files belong to it.
 pub fn way_out(place: &Place, may_go_back: bool) -> Option<String> {
+    if manifest::only_one(place).is_some() {
+        return Some(format!("{CURRENT} is damaged, and only one manifest is there: oncefs fsck -p restores it"));
+    }
     let list = place.list()?;
     if can_go_back(place, &list) {
         return may_go_back.then(|| "there are copies: oncefs fsck -p restores it".to_owned());
@@ -97,7 +110,7 @@ pub fn cheaply(place: &Place, list: &RecordList) -> io::Result<FilesFound> {
     }
     let names_a_manifest = current.is_some_and(|number| place.records.join(files::manifest_name(number)).exists());
     if !names_a_manifest {
-        write_current(place, list)?;
+        write_current(place, list.manifest_number)?;
         found.mended.push(format!("{CURRENT} was damaged: it was restored"));
     }
     Ok(found)
@@ -114,13 +127,13 @@ pub fn state(place: &Place, list: &RecordList) -> io::Result<Option<FilesFound>>
     }
     let name = files::manifest_name(list.manifest_number);
     files::replace(&place.records.join(&name), &list.manifest)?;
-    write_current(place, list)?;
+    write_current(place, list.manifest_number)?;
     found.mended.push(format!("{name} or {CURRENT} was damaged: the record store is as of the last checkpoint again"));
     Ok(Some(found))
 }
 
-fn write_current(place: &Place, list: &RecordList) -> io::Result<()> {
-    let text = format!("{}\n", files::manifest_name(list.manifest_number));
+fn write_current(place: &Place, manifest: u64) -> io::Result<()> {
+    let text = format!("{}\n", files::manifest_name(manifest));
     files::replace(&place.records.join(CURRENT), text.as_bytes())
 }
 

@@ -19,7 +19,7 @@ use super::failed::{failed, may_pass};
 use super::follower::Follower;
 use super::place::Place;
 use super::restore::{self, FilesFound};
-use super::salvage::{self, IsRecord, Salvaged};
+use super::salvage::{self, Salvaged, Terms};
 use super::{Kv, KvMemory, Put, files, manifest};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
@@ -127,9 +127,15 @@ impl RocksKv {
         self.follower = None;
     }
 
+    /// Makes a damaged `CURRENT` of a closed store anew if only one manifest is there.
+    pub fn restore_current(place: &Place) -> Result<()> {
+        let restored = restore::current(place);
+        restored.map(drop).map_err(|e| Error::io("restoring the record store's CURRENT", e))
+    }
+
     /// Rebuilds the store from its readable parts. It must not be open.
-    pub fn salvage(place: &Place, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
-        salvage::salvage(place, &Self::salvage_options(), is_record, without)
+    pub fn salvage(place: &Place, terms: Terms<'_>) -> Result<Salvaged> {
+        salvage::salvage(place, &Self::salvage_options(), terms)
     }
 
     /// Completes an earlier salvage that a crash cut short after the new store had its place.
@@ -194,6 +200,7 @@ fn open_restored(place: &Place, options: &Options, read_only: bool, found: &mut 
     if let Some(list) = &list {
         found.add(restore::cheaply(place, list).map_err(restoring)?);
     }
+    found.add(restore::current(place).map_err(restoring)?);
     let open = || open(place, options);
     // RocksDB would take damage at the manifest's end for that of a crash, and delete the files that the rest names.
     if let Some(list) = list.as_ref().filter(|_| !manifest::is_whole(place))

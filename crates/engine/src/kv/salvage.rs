@@ -1,7 +1,7 @@
 //! Builds a new record store from the readable parts of a damaged one.
 //!
 //! It reads only files that the manifest names, or those of the last list if the manifest is lost. Other files there
-//! were superseded, and an old map in one names blocks that belong to other files by now. Files are read from the
+//! were superseded or made of these, and an old map in one names blocks that belong to other files by now. Files are read from the
 //! oldest to the newest, so that a newer value replaces an older one. If a file has a gap, the older values of all keys
 //! that the gap may have held, those between its neighbours, may be superseded and are dropped: none is revived. A
 //! record that can still be read in a gap counts only if its own checksum proves it under its own key, so it replaces
@@ -60,6 +60,17 @@ pub struct Salvaged {
 /// Whether a record's own checksum proves its value under its key. Asked about the callers' records.
 pub type IsRecord<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
 
+/// What a salvage asks, and what it was allowed.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// See [`IsRecord`].
+    pub is_record: IsRecord<'a>,
+    /// Files that are gone together with their copies and may be given up.
+    pub without: &'a [String],
+    /// Whether the log goes back to the checkpoint with this record.
+    pub reaches_back: &'a dyn Fn(&[u8]) -> bool,
+}
+
 /// One step of putting the new store into the old one's place.
 pub type Step = fn(&Place) -> io::Result<()>;
 
@@ -67,10 +78,9 @@ pub type Step = fn(&Place) -> io::Result<()>;
 /// or after it.
 pub const STEPS: [Step; 3] = [Place::set_list_aside, exchange, keep_damaged];
 
-/// Builds the new store and puts it into the old one's place. Files that are gone together with their copies must be
-/// named in `without`.
-pub fn salvage(place: &Place, options: &Options, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
-    let salvaged = build(place, options, is_record, without)?;
+/// Builds the new store and puts it into the old one's place.
+pub fn salvage(place: &Place, options: &Options, terms: Terms<'_>) -> Result<Salvaged> {
+    let salvaged = build(place, options, terms)?;
     STEPS.iter().try_for_each(|step| step(place)).map_err(failed)?;
     Ok(salvaged)
 }
@@ -90,10 +100,10 @@ fn new_path(place: &Place) -> PathBuf {
 }
 
 /// Builds the new store beside the old one, durably. Removes the remains of an earlier attempt.
-pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>, without: &[String]) -> Result<Salvaged> {
-    let sources = sources(place, options)?;
+pub fn build(place: &Place, options: &Options, terms: Terms<'_>) -> Result<Salvaged> {
+    let sources = sources(place, options, terms)?;
     let gone: Vec<String> = sources.iter().filter_map(Source::gone).collect();
-    refuse_unasked(&gone, without)?;
+    refuse_unasked(&gone, terms.without)?;
     let new_path = new_path(place);
     remove_dir(&new_path).map_err(failed)?;
     let mut own = options.clone();
@@ -109,7 +119,7 @@ pub fn build(place: &Place, options: &Options, is_record: IsRecord<'_>, without:
         let beside = above.take().filter(|(level, _)| *level > 0 && *level == source.level).map(|(_, key)| key);
         let bounds = source.bounds(&found, beside, below)?;
         above = first_key(&found).map(|key| (source.level, key));
-        add(&new, &found, &bounds, is_record, &mut salvaged)?;
+        add(&new, &found, &bounds, terms.is_record, &mut salvaged)?;
     }
     pin_checkpoint(place, &new)?;
     salvaged.records = new.iterator(IteratorMode::Start).filter(|pair| pair.is_ok()).count() as u64;
@@ -200,7 +210,10 @@ fn first_key(found: &[Found]) -> Option<Vec<u8>> {
 }
 
 /// The live files, oldest first.
-fn sources(place: &Place, options: &Options) -> Result<Vec<Source>> {
+///
+/// Without the manifest these are the files of the last list. RocksDB may have merged some of them since, which changes
+/// no record. If it also wrote files of a later checkpoint, the log has to repeat it.
+fn sources(place: &Place, options: &Options, terms: Terms<'_>) -> Result<Vec<Source>> {
     let mut lenient = options.clone();
     lenient.set_paranoid_checks(false);
     let open = || DB::open_for_read_only(&lenient, &place.records, false).map_err(rocks_failed);
@@ -222,7 +235,8 @@ fn sources(place: &Place, options: &Options) -> Result<Vec<Source>> {
             };
             let sources: Vec<Source> = list.files.iter().rev().map(source).collect();
             let all_there = sources.iter().all(|source| source.path.exists());
-            if all_there && (!list.manifest.is_empty() || !has_others(place, &list)) {
+            let reaches_back = || !has_others(place, &list) || (terms.reaches_back)(&list.checkpoint);
+            if all_there && (!list.manifest.is_empty() || reaches_back()) {
                 return Ok(sources);
             }
             Err(refused("the manifest is lost, and the record files changed after they were last listed"))

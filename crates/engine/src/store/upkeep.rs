@@ -12,6 +12,7 @@ use crate::settings::values::Settings;
 use crate::volume::cut_log::cut_log;
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files as volume;
+use crate::volume::salvage;
 use crate::volume::superblock_file;
 use crate::volume::unfinished::{self, Unfinished};
 use crate::{
@@ -93,7 +94,7 @@ impl Store {
     ///   changed.
     /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the host failed, or has no room for a second record store.
     pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
-        volume::salvage(volume, is_record, without)
+        salvage::salvage(volume, is_record, without)
     }
 
     /// The file of one of a volume's two superblocks, if it is missing or damaged. Opening the volume for changes

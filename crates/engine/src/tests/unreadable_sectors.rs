@@ -1,7 +1,7 @@
 //! Sectors of files that cannot be read: `pread` and `read` of this process give EIO for them, RocksDB's calls
 //! included.
 
-use std::fs;
+use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,18 +14,19 @@ type Lost = (u64, u64, Range<u64>);
 static LOST: Mutex<Vec<Lost>> = Mutex::new(Vec::new());
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// A range of a file that cannot be read while this lives.
-pub struct Unreadable(Lost);
+/// A range of a file that cannot be read while this lives. The file is kept open, so that no other one gets its inode.
+pub struct Unreadable(Lost, #[expect(dead_code, reason = "it is only kept")] File);
 
 impl Unreadable {
     /// Of the file that is at `path` now, whatever its name is later.
     pub fn at(path: &Path, range: Range<u64>) -> Self {
-        let metadata = fs::metadata(path).unwrap();
+        let file = File::open(path).unwrap();
+        let metadata = file.metadata().unwrap();
         assert!(range.start < metadata.len(), "a range of the file's {} bytes", metadata.len());
         let lost = (metadata.dev(), metadata.ino(), range);
         LOST.lock().unwrap().push(lost.clone());
         COUNT.fetch_add(1, SeqCst);
-        Self(lost)
+        Self(lost, file)
     }
 }
 

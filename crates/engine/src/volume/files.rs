@@ -1,5 +1,6 @@
 //! A volume's parts in its directory: creating them, finding them, and refusing faulty ones.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
@@ -19,7 +20,7 @@ use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::copies::Place;
-use crate::kv::{IsRecord, Kv, RocksKv, Salvaged};
+use crate::kv::{Kv, RocksKv};
 use crate::settings::values::Settings;
 use crate::volume::backend::Backend;
 use crate::volume::ballast::Ballast;
@@ -161,7 +162,7 @@ fn write_first_checkpoint(kv: &dyn Kv, data: Blocks, volume_id: [u8; 16]) -> Res
 }
 
 /// How many copies a volume keeps by default.
-fn copies_of(superblock: &Superblock) -> Copies {
+pub fn copies_of(superblock: &Superblock) -> Copies {
     superblock.copies.unwrap_or_else(|| Settings::of(superblock.profile, MAKING_BYTES_MAX).copies)
 }
 
@@ -324,30 +325,6 @@ fn in_the_way(device: &Path, found: &[Signature]) -> Error {
     Error::InTheWay(format!("{device} is in use or was: it shows {found}; --force makes the volume and destroys it"))
 }
 
-/// Rebuilds a volume's record store from its readable parts, if copies do not restore it. None: all of it can be read.
-/// Record files that are gone together with their copies are given up only if `without` names them.
-pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
-    let superblock = superblock_file::read(volume)?;
-    let paths = Paths { volume };
-    let _alone = ExclusiveLock::of_volume(&paths.part("lock"), &volume.display().to_string())?;
-    superblock_file::make_sound(volume, &superblock)?;
-    let place = Place::of(volume, superblock.volume_id);
-    let has_copies = place.list().is_some_and(|list| !list.manifest.is_empty());
-    let is_whole = RocksKv::open(place.clone(), copies_of(&superblock), MAKING_BYTES_MAX, !has_copies).and_then(|kv| {
-        let found = kv.check_files(has_copies)?;
-        let checkpoint = kv.get(&keys::checkpoint())?;
-        let is_open = checkpoint.is_some_and(|bytes| Checkpoint::decode(&bytes, superblock.volume_id).is_some());
-        Ok(found.left.is_empty() && is_open && kv.is_readable()?)
-    });
-    match is_whole {
-        Ok(true) => RocksKv::finish_salvage(&place).map(|()| None),
-        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => {
-            RocksKv::salvage(&place, is_record, without).map(Some)
-        }
-        Err(error) => Err(error),
-    }
-}
-
 /// A file that may be missing, and that nothing depends on. Only background threads read and write it, so it may be in
 /// the host's page cache.
 fn advice_file(path: &Path) -> Option<Arc<dyn Device>> {
@@ -440,13 +417,18 @@ pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeIn
     ))
 }
 
-/// Host space of the volume beside its data area: log, block table, records, ballast.
+/// Host space of the volume beside its data area: log, block table, records, ballast. A file with two names counts once.
 pub fn metadata_bytes(volume: &Path) -> u64 {
-    let Ok(entries) = fs::read_dir(volume) else { return 0 };
-    let taken = |entry: fs::DirEntry| match entry.metadata() {
-        Ok(metadata) if metadata.is_dir() => metadata_bytes(&entry.path()),
-        Ok(metadata) if entry.file_name() != "data" => metadata.blocks() * HOST_SECTOR_BYTES,
-        _ => 0,
-    };
-    entries.flatten().map(taken).sum()
+    fn of(directory: &Path, counted: &mut BTreeSet<u64>) -> u64 {
+        let Ok(entries) = fs::read_dir(directory) else { return 0 };
+        let mut taken = |entry: fs::DirEntry| match entry.metadata() {
+            Ok(metadata) if metadata.is_dir() => of(&entry.path(), counted),
+            Ok(metadata) if entry.file_name() != "data" && counted.insert(metadata.ino()) => {
+                metadata.blocks() * HOST_SECTOR_BYTES
+            }
+            _ => 0,
+        };
+        entries.flatten().map(&mut taken).sum()
+    }
+    of(volume, &mut BTreeSet::new())
 }

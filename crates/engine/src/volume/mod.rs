@@ -15,5 +15,6 @@ pub mod open;
 pub mod ownership;
 pub mod recover;
 pub mod room;
+pub mod salvage;
 pub mod superblock_file;
 pub mod unfinished;

@@ -1,8 +1,9 @@
 //! The files of a volume in memory, and the structures in them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::ops::Range;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::kv::table_data_end;
@@ -14,24 +15,29 @@ const FOOTER_BYTES: u64 = 53;
 /// A part of a file.
 pub type Part = (PathBuf, Range<u64>);
 
-/// A volume's files in memory, without those that only take space.
-pub struct Image(pub Vec<(PathBuf, u64, Vec<u64>, Vec<u8>)>);
+/// A volume's files in memory, without those that only take space, and the second names of some (new and old name).
+pub struct Image(pub Vec<(PathBuf, u64, Vec<u64>, Vec<u8>)>, Vec<(PathBuf, PathBuf)>);
 
 impl Image {
     /// Reads the files of `volume`.
     pub fn of(volume: &Path) -> Self {
-        let mut files = Vec::new();
+        let (mut files, mut second_names, mut inodes) = (Vec::new(), Vec::new(), BTreeMap::new());
         for folder in ["", "records", "copies"] {
             for path in fs::read_dir(volume.join(folder)).unwrap().map(|entry| entry.unwrap().path()) {
                 if path.is_file() && !path.ends_with("ballast") {
+                    let name = path.strip_prefix(volume).unwrap().to_owned();
+                    if let Some(first) = inodes.insert(fs::metadata(&path).unwrap().ino(), name.clone()) {
+                        second_names.push((name, first));
+                        continue;
+                    }
                     let bytes = fs::read(&path).unwrap();
                     let pages = written(&bytes);
                     let content = pages.iter().flat_map(|page| page_of(&bytes, *page)).copied().collect();
-                    files.push((path.strip_prefix(volume).unwrap().to_owned(), bytes.len() as u64, pages, content));
+                    files.push((name, bytes.len() as u64, pages, content));
                 }
             }
         }
-        Self(files)
+        Self(files, second_names)
     }
 
     /// The pages of a file that are not empty.
@@ -55,6 +61,9 @@ impl Image {
                 file.write_all_at(bytes, run[0] * BLOCK).unwrap();
                 content = rest;
             }
+        }
+        for (name, first) in &self.1 {
+            fs::hard_link(volume.join(first), volume.join(name)).unwrap();
         }
     }
 }

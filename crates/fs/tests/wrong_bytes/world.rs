@@ -86,8 +86,7 @@ impl World {
         let log = fs::read(path.join("log")).unwrap();
         let fs = open(&path);
         let third = live_on(&fs, tree, &mut history, workload::third_day);
-        // Within the tenth of a second between a merge and its list, a lost manifest has no way out on a volume with one
-        // copy (docs/fsck.md).
+        // RocksDB changes no file while they are read.
         fs.store().run(BackgroundStep::CatchUpRecords).unwrap();
         let killed = (Image::of(&path), third);
         let log_now = fs::read(path.join("log")).unwrap();

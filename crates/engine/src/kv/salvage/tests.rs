@@ -1,6 +1,8 @@
 //! What salvage saves of damaged stores, and what it must drop.
 
 use super::*;
+use crate::Copies;
+use crate::kv::{Kv, RocksKv};
 
 type Pair = (Box<[u8]>, Box<[u8]>);
 
@@ -67,4 +69,89 @@ fn a_part_of_a_map_proves_itself_only_under_its_own_key() {
     let other = ShardKey { shard: 4, ..shard };
     assert!(!proves_itself(&keys::shard(other), &value, &never), "another part");
     assert!(!proves_itself(&keys::checkpoint(), &value, &never), "the engine's own, without a key in its checksum");
+}
+
+const KEYS: u8 = 200;
+
+/// The value of a key after some rounds: the second one overwrites every second key, the third removes every third.
+fn after_rounds(n: u8, rounds: u8) -> Option<Vec<u8>> {
+    let is_removed = rounds == 3 && n.is_multiple_of(3);
+    let last = if rounds > 1 && n.is_multiple_of(2) { 2 } else { 1 };
+    (!is_removed).then(|| vec![last; 100])
+}
+
+/// A store with one copy whose daemon was killed after RocksDB merged its files, and deleted them, and before the list
+/// of that.
+fn killed_after_a_merge() -> (tempfile::TempDir, Place) {
+    let dir = tempfile::tempdir().unwrap();
+    let place = Place::of(dir.path(), [1; 16]);
+    RocksKv::create(&place.records).unwrap();
+    let mut kv = RocksKv::open(place.clone(), Copies::One, 8 << 20, false).unwrap();
+    kv.copy_late();
+    let checkpoint = Checkpoint { sequence: 5, ..Checkpoint::default() }.encode([1; 16]);
+    for rounds in 1..=3 {
+        let keys = (0..KEYS).filter(|n| n.is_multiple_of(rounds));
+        let batch =
+            keys.map(|n| (key(n), after_rounds(n, rounds))).chain([(keys::checkpoint(), Some(checkpoint.clone()))]);
+        kv.write(batch.collect()).unwrap();
+        kv.flush().unwrap();
+    }
+    let listed: Vec<u64> = place.list().unwrap().files.iter().map(|file| file.number).collect();
+    let merge = |db: &DB| {
+        db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    };
+    kv.records().try_with("merging", merge).unwrap();
+    // RocksDB deletes what it merged after it says so.
+    while listed.iter().any(|number| place.table(*number).exists()) {
+        std::thread::yield_now();
+    }
+    let killed = tempfile::tempdir().unwrap();
+    let status = std::process::Command::new("cp").arg("-a").arg(dir.path().join(".")).arg(killed.path()).status();
+    assert!(status.unwrap().success());
+    let place = Place::of(killed.path(), [1; 16]);
+    assert!(listed.len() >= 3 && place.list().unwrap().files.len() == listed.len(), "{listed:?}");
+    (killed, place)
+}
+
+fn salvaged(place: &Place, reaches_back: bool) -> Result<Salvaged> {
+    let terms = Terms { is_record: &|_, _| false, without: &[], reaches_back: &|_| reaches_back };
+    RocksKv::salvage(place, terms)
+}
+
+#[test]
+fn a_manifest_lost_between_a_merge_and_the_list_costs_nothing_and_revives_nothing() {
+    let damage: [fn(&Path); 3] = [
+        |manifest| {
+            let mut bytes = fs::read(manifest).unwrap();
+            bytes[20] ^= 1;
+            fs::write(manifest, bytes).unwrap();
+        },
+        |manifest| fs::write(manifest, "").unwrap(),
+        |manifest| fs::remove_file(manifest).unwrap(),
+    ];
+    for damage in damage {
+        let (_dir, place) = killed_after_a_merge();
+        let (_, manifest) = files::manifests_in(&place.records).pop().unwrap();
+        damage(&manifest);
+        assert!(matches!(RocksKv::open(place.clone(), Copies::One, 8 << 20, false), Err(Error::Corrupt { .. })));
+        let salvaged = salvaged(&place, true).unwrap();
+        assert_eq!((salvaged.gaps, salvaged.given_up), (0, 0), "{salvaged:?}");
+        let kv = RocksKv::open(place, Copies::One, 8 << 20, false).unwrap();
+        for n in 0..KEYS {
+            assert_eq!(kv.get(&key(n)).unwrap(), after_rounds(n, 3), "key {n}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_manifest_is_refused_where_the_log_or_the_listed_files_do_not_lead_on() {
+    let (_dir, place) = killed_after_a_merge();
+    fs::remove_file(&files::manifests_in(&place.records).pop().unwrap().1).unwrap();
+    assert!(salvaged(&place, false).is_err(), "what was written later is gone from the log");
+    for (_, path) in files::tables_in(&place.copies) {
+        fs::remove_file(path).unwrap();
+    }
+    assert!(salvaged(&place, true).is_err(), "the host has no second names");
+    assert!(!place.records.with_file_name(DAMAGED).exists());
 }

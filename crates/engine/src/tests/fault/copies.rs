@@ -2,6 +2,7 @@
 //! files.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::host_files::{copy_volume, files, open_and_compare, volume};
@@ -9,6 +10,7 @@ use super::*;
 use crate::Store;
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
+use crate::volume::files::metadata_bytes;
 
 /// Names of the files that everything depends on, in the volume's directory.
 fn needed(volume: &Path) -> Vec<PathBuf> {
@@ -120,7 +122,7 @@ fn damage_to_a_copy_is_made_good_from_the_file() {
 }
 
 #[test]
-fn a_volume_with_one_copy_keeps_none_of_its_record_files() {
+fn a_volume_with_one_copy_keeps_second_names_of_its_record_files_and_no_copies() {
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let (volume, content) = volume(dir.path());
     let settings = vec![("copies".to_owned(), "1".to_owned())];
@@ -128,10 +130,15 @@ fn a_volume_with_one_copy_keeps_none_of_its_record_files() {
     let store = Store::open(&volume, &options).unwrap();
     store.write(MapId(1), 0, &content[..BLOCK_BYTES], |_, _| ()).unwrap();
     store.close().unwrap();
-    let mut left: Vec<_> =
-        fs::read_dir(volume.join("copies")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    left.sort();
-    assert_eq!(left, ["list", "superblock"]);
+    drop(store);
+    let of = |folder: &str| crate::kv::tables_in(&volume.join(folder));
+    assert!(!of("copies").is_empty() && of("copies").len() == of("records").len());
+    for ((number, name), (_, table)) in of("copies").into_iter().zip(of("records")) {
+        assert_eq!(fs::metadata(name).unwrap().ino(), fs::metadata(table).unwrap().ino(), "{number}");
+    }
+    let counted = metadata_bytes(&volume);
+    of("copies").into_iter().for_each(|(_, name)| fs::remove_file(name).unwrap());
+    assert_eq!(metadata_bytes(&volume), counted, "a file with two names counts once");
 }
 
 /// A crash between two steps of a checkpoint's copies leaves the old list with any of the new copies, or the new list

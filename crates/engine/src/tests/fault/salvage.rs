@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use super::host_files::{copy_volume, volume};
 use super::*;
-use crate::kv::RocksKv;
 use crate::kv::copies::Place;
 use crate::kv::salvage::{STEPS, build};
+use crate::kv::{RocksKv, Terms};
 use crate::{Remedy, Store};
 
 const RECORDS: u64 = 1_500;
@@ -115,7 +115,8 @@ fn cuts(copier: &mut Copier, damaged: &Path) -> Vec<(String, PathBuf)> {
     // The remains of an earlier salvage.
     fs::create_dir(built.join("records.damaged")).unwrap();
     ["one", "two"].iter().for_each(|name| fs::write(built.join("records.damaged").join(name), name).unwrap());
-    build(&place(&built), &RocksKv::salvage_options(), &is_record, &[]).unwrap();
+    let terms = Terms { is_record: &is_record, without: &[], reaches_back: &|_| true };
+    build(&place(&built), &RocksKv::salvage_options(), terms).unwrap();
     let mut cuts = Vec::new();
     for name in ["CURRENT", "IDENTITY"] {
         let volume = copier.copy(&built);

@@ -1,0 +1,64 @@
+//! Saves what is left of a closed volume's record store.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::commit::log::Log;
+use crate::device::FileDevice;
+use crate::format::checkpoint::Checkpoint;
+use crate::format::keys;
+use crate::format::superblock::Superblock;
+use crate::kv::copies::Place;
+use crate::kv::{IsRecord, Kv, RocksKv, Salvaged, Terms};
+use crate::volume::exclusive_lock::ExclusiveLock;
+use crate::volume::files::{check_table, copies_of};
+use crate::volume::superblock_file;
+use crate::write::hash::Hasher;
+use crate::{Error, Result};
+
+/// Memory for the record store while it is examined.
+const EXAMINED_BYTES_MAX: u64 = 4 << 20;
+
+/// Rebuilds a volume's record store from its readable parts, if copies do not restore it. None: all of it can be read.
+/// Record files that are gone together with their copies are given up only if `without` names them.
+pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Result<Option<Salvaged>> {
+    let superblock = superblock_file::read(volume)?;
+    let _alone = ExclusiveLock::of_volume(&volume.join("lock"), &volume.display().to_string())?;
+    superblock_file::make_sound(volume, &superblock)?;
+    let place = Place::of(volume, superblock.volume_id);
+    RocksKv::restore_current(&place)?;
+    match is_whole(&place, &superblock) {
+        Ok(true) => RocksKv::finish_salvage(&place).map(|()| None),
+        Ok(false) | Err(Error::Corrupt { .. } | Error::Io { .. }) => {
+            let reaches_back = |checkpoint: &[u8]| reaches_back(volume, &superblock, checkpoint);
+            RocksKv::salvage(&place, Terms { is_record, without, reaches_back: &reaches_back }).map(Some)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether every record can be read, after repairs from copies.
+fn is_whole(place: &Place, superblock: &Superblock) -> Result<bool> {
+    let has_copies = place.list().is_some_and(|list| !list.manifest.is_empty());
+    let kv = RocksKv::open(place.clone(), copies_of(superblock), EXAMINED_BYTES_MAX, !has_copies)?;
+    let found = kv.check_files(has_copies)?;
+    let checkpoint = kv.get(&keys::checkpoint())?;
+    let is_open = checkpoint.is_some_and(|bytes| Checkpoint::decode(&bytes, superblock.volume_id).is_some());
+    Ok(found.left.is_empty() && is_open && kv.is_readable()?)
+}
+
+/// Whether the log repeats all that came after a checkpoint: the block table is of that checkpoint, or of one that the
+/// log still leads to.
+fn reaches_back(volume: &Path, superblock: &Superblock, checkpoint: &[u8]) -> bool {
+    let Some(checkpoint) = Checkpoint::decode(checkpoint, superblock.volume_id) else { return false };
+    let Checkpoint { sequence, log_at, .. } = checkpoint;
+    let Ok(table) = FileDevice::open_buffered(&volume.join("table"), false) else { return false };
+    let is_of = |last: u64| check_table(&table, superblock.volume_id, sequence..=last).is_ok();
+    let last_in_log = || {
+        let log = FileDevice::open_direct(&volume.join("log"), false).ok()?;
+        let log_id = Hasher::log_id(&superblock.secret);
+        let (_, groups) = Log::open(Arc::new(log), log_id, superblock.log_bytes, sequence, log_at).ok()?;
+        groups.last().map(|group| group.header.sequence)
+    };
+    is_of(sequence) || last_in_log().is_some_and(is_of)
+}

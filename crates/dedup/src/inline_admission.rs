@@ -294,6 +294,13 @@ impl Fingerprinting {
         }
     }
 
+    /// Whether to fingerprint the blocks of a request that is not looked up, too. `is_limited`: load or energy bound the
+    /// rate of requests. Otherwise the device hides the cost, and a later duplicate of such a block is confirmed
+    /// without a read.
+    pub fn eager_unadmitted(&self, is_limited: bool) -> bool {
+        matches!(self, Self::Auto(_, pace) if pace.is_slow && !is_limited)
+    }
+
     /// Learns that `duplicates` of the `blocks` blocks just written were stored already.
     pub fn observe(&mut self, blocks: u64, duplicates: u64) {
         if let Self::Auto(recent, _) = self {

@@ -317,6 +317,23 @@ fn auto_is_eager_where_the_device_is_slow_and_lazy_again_once_it_is_clearly_fast
 }
 
 #[test]
+fn what_is_not_looked_up_is_fingerprinted_only_where_the_device_hides_it_and_nothing_is_to_be_saved() {
+    let slow = |mut fingerprinting: Fingerprinting| {
+        fingerprinting.observe_device(1, Duration::from_micros(41));
+        fingerprinting
+    };
+    assert!(!auto().eager_unadmitted(false), "the device is fast");
+    assert!(slow(auto()).eager_unadmitted(false));
+    assert!(!slow(auto()).eager_unadmitted(true), "load or energy bound the rate");
+    let mut finding = auto();
+    blocks_until(true, &mut finding, 100);
+    assert!(!finding.eager_unadmitted(false), "duplicates alone do not pay for it: the request was not looked up");
+    for fixed in [Fingerprinting::Eager, Fingerprinting::Lazy] {
+        assert!(!slow(fixed).eager_unadmitted(false), "a fixed choice is that of requests that are looked up");
+    }
+}
+
+#[test]
 fn an_empty_batch_teaches_nothing() {
     let mut fingerprinting = auto();
     blocks_until(true, &mut fingerprinting, 100);

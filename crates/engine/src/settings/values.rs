@@ -187,13 +187,9 @@ impl Settings {
                 worker: Mode::Always,
                 ..two_levels
             },
-            Profile::Edge => Self {
-                fingerprints: FingerprintMode::Eager,
-                hint_bytes: SMALL_HINT_BYTES,
-                worker: Mode::WhenIdle,
-                battery_percent_min: 100,
-                ..two_levels
-            },
+            Profile::Edge => {
+                Self { hint_bytes: SMALL_HINT_BYTES, worker: Mode::WhenIdle, battery_percent_min: 100, ..two_levels }
+            }
             Profile::Desktop => desktop,
             Profile::Server => Self {
                 slowdown: Some(Slowdown(10)),

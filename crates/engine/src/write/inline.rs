@@ -71,6 +71,13 @@ impl InlineDedup {
         self.fingerprinting.lock().eager()
     }
 
+    /// Whether every block of a request that was not admitted is fingerprinted, too: only if the device hides the cost,
+    /// and neither load nor energy is why the request was not admitted.
+    pub fn fingerprints_unadmitted(&self, mode: Inline) -> bool {
+        let is_limited = self.admission.lock().limit() < 1.0;
+        mode == Inline::Adaptive && self.fingerprinting.lock().eager_unadmitted(is_limited)
+    }
+
     /// Learns that `shared` of the `blocks` blocks just written became references.
     pub fn note_request(&self, blocks: u64, shared: u64) {
         assert!(shared <= blocks, "{shared} of {blocks} blocks are shared");
@@ -233,6 +240,21 @@ impl Streams {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::profile::Profile;
+
+    #[test]
+    fn requests_that_are_not_admitted_are_fingerprinted_on_a_slow_device_unless_the_rate_is_bounded() {
+        let inline = InlineDedup::new(&Settings::of(Profile::Edge, 16 << 20));
+        assert!(!inline.fingerprints_unadmitted(Inline::Adaptive), "nothing is known of the device");
+        inline.fingerprinting.lock().observe_device(1, Duration::from_micros(41));
+        let asked = [Inline::Adaptive, Inline::All, Inline::Off].map(|mode| inline.fingerprints_unadmitted(mode));
+        assert_eq!(asked, [true, false, false], "only the adaptive rate leaves requests out");
+        inline.set_limit(0.5);
+        assert!(!inline.fingerprints_unadmitted(Inline::Adaptive), "a battery or load is why");
+        let paper = InlineDedup::new(&Settings::of(Profile::Smartdedup, 64 << 20));
+        paper.fingerprinting.lock().observe_device(1, Duration::from_micros(41));
+        assert!(!paper.fingerprints_unadmitted(Inline::Adaptive), "the paper's share is of requests fingerprinted");
+    }
 
     fn stream(next: u64, open: u64) -> Stream {
         let block = |n| OpenBlock { lbn: Lbn(next - open + n), pbn: Pbn(100 + n), tag: Tag(n), holders: vec![Pbn(n)] };

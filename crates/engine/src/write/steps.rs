@@ -148,16 +148,21 @@ impl Core {
         }
     }
 
-    /// A request that is not admitted gets only tags, which are checksums too. If a program waits for it and any
-    /// request is looked up, it gets fingerprints as well, so that later duplicates of it are confirmed without reading
-    /// it. They are computed as the blocks are placed.
+    /// A request that is not admitted gets tags, which are checksums too. If a program waits for it and any request is
+    /// looked up, or if the device hides their cost, it gets fingerprints as well, so that later duplicates of it are
+    /// confirmed without reading it. They are computed as the blocks are placed.
     fn tag(&self, batch: &mut Batch, is_admitted: bool) {
         let stored = batch.indexes(|outcome| outcome != Outcome::Zero);
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
         let is_awaited = batch.urgency == Urgency::Awaited && batch.policy.is_inline && self.looks_up();
-        batch.fingerprints_all = is_awaited || is_admitted && self.inline.fingerprints_all();
+        let mode = self.tuning.with(|settings| settings.inline);
+        batch.fingerprints_all = is_awaited
+            || match is_admitted {
+                true => self.inline.fingerprints_all(),
+                false => batch.policy.is_inline && self.inline.fingerprints_unadmitted(mode),
+            };
     }
 
     fn count_request(&self, is_admitted: bool, blocks: u64) {

@@ -8,13 +8,25 @@ use Measure::{Of, Ratio};
 
 static HIGH: Experiment = Experiment {
     name: "selective-high",
-    words: &["selective", "--parts=synthetic", "--workloads=high", "--bytes={2560M:16M}"],
+    words: &[
+        "selective",
+        "--parts=synthetic",
+        "--workloads=high",
+        "--sequential={90,75,50,25,10|90,10}",
+        "--bytes={2560M:16M}",
+    ],
     minutes: 45.0,
 };
 
 static LOW: Experiment = Experiment {
     name: "selective-low",
-    words: &["selective", "--parts=synthetic", "--workloads=low", "--bytes={2560M:16M}"],
+    words: &[
+        "selective",
+        "--parts=synthetic",
+        "--workloads=low",
+        "--sequential={90,75,50,25,10|90,10}",
+        "--bytes={2560M:16M}",
+    ],
     minutes: 45.0,
 };
 

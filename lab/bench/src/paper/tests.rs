@@ -9,9 +9,11 @@ use super::*;
 #[test]
 fn the_words_of_every_experiment_are_a_command_line_of_this_program() {
     let path = Path::new("/");
-    let conditions = Conditions { directory: path, oncefs: path, scale: 0.01, repetitions: 1, seed: 1 };
-    for experiment in papers().iter().flat_map(|paper| paper.experiments()) {
-        let words = experiment.words(&conditions);
+    let scaled = |scale| Conditions { directory: path, oncefs: path, scale, repetitions: 1, seed: 1 };
+    let experiments = papers().into_iter().flat_map(|paper| paper.experiments());
+    let at_each_scale = experiments.flat_map(|experiment| [0.001, 0.01, 1.0].map(|scale| (experiment, scaled(scale))));
+    for (experiment, conditions) in at_each_scale {
+        let words = experiment.words_of(&conditions, 1);
         let line = ["oncefs-bench".to_owned()].into_iter().chain(words).chain(["--json=x".to_owned()]);
         let parsed = crate::Cli::try_parse_from(line);
         assert!(parsed.is_ok(), "{}: {}", experiment.name, parsed.err().unwrap());

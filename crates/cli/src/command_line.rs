@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, report, revive, scrub,
-    stats, status, sync, top, tune, umount,
+    dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, report, revive,
+    scrub, stats, status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -78,6 +78,8 @@ pub enum Command {
     Policy(policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
     Grow(grow::GrowArgs),
+    /// Make, attach, resize and remove disks in a mounted volume, for other file systems (experimental)
+    Disk(disk::DiskArgs),
     /// Make everything written to a mounted volume durable
     Sync(sync::SyncArgs),
     /// Mount volumes again whose daemon died, as fstab says
@@ -123,6 +125,7 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Dedup(arguments) => dedup::run(arguments)?,
         Command::Explain(arguments) => explain::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
+        Command::Disk(arguments) => disk::run(arguments)?,
         Command::Sync(arguments) => sync::run(arguments)?,
         Command::Revive(arguments) => revive::run(arguments)?,
         Command::Pages(arguments) => pages::run(&arguments, &Cli::command())?,

@@ -6,6 +6,7 @@ mod cgroup;
 mod commands;
 mod costs;
 mod defrag;
+mod disks;
 mod estimate;
 mod explain;
 mod faults;

@@ -2,6 +2,7 @@
 
 pub mod dedup;
 pub mod defrag;
+pub mod disk;
 pub mod estimate;
 pub mod explain;
 pub mod fsck;

@@ -92,6 +92,13 @@ const AROUND: &[Around] = &[
     Around { page: "oncefs-policy", files: &[], see: &["oncefs-tune(8)"], docs: &["policy"] },
     Around { page: "oncefs-policy-set", files: &[], see: &["oncefs-policy(8)"], docs: &["policy"] },
     Around { page: "oncefs-policy-show", files: &[], see: &["oncefs-policy(8)"], docs: &["policy"] },
+    Around { page: "oncefs-disk", files: &[], see: &["losetup(8)", "oncefs-mount(8)"], docs: &["disks"] },
+    Around { page: "oncefs-disk-create", files: &[], see: &["oncefs-disk(8)"], docs: &["disks"] },
+    Around { page: "oncefs-disk-attach", files: &[], see: &["oncefs-disk(8)", "losetup(8)"], docs: &["disks"] },
+    Around { page: "oncefs-disk-detach", files: &[], see: &["oncefs-disk(8)"], docs: &["disks"] },
+    Around { page: "oncefs-disk-list", files: &[], see: &["oncefs-disk(8)"], docs: &["disks"] },
+    Around { page: "oncefs-disk-resize", files: &[], see: &["oncefs-disk(8)", "resize2fs(8)"], docs: &["disks"] },
+    Around { page: "oncefs-disk-remove", files: &[], see: &["oncefs-disk(8)"], docs: &["disks"] },
     Around { page: "oncefs-grow", files: &[], see: &["oncefs-mkfs(8)"], docs: &[] },
 ];
 

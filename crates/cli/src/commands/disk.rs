@@ -1,0 +1,179 @@
+//! `oncefs disk`: disks in a volume, shown as block devices for other file systems.
+
+mod list;
+mod resize;
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::disks::of_mount::{cannot, device_of, find, folder, mount_of, whole_sectors};
+use crate::disks::{Access, DiskName, Folder, Front, LoopDevices};
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::names::shown;
+use crate::size::Size;
+
+/// Arguments of `disk`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A disk is a block device whose blocks the volume stores once. A file system on it (ext4, xfs, ...) handles small files
+in the kernel, faster than the mount can. Experimental: so far for volumes that are mounted, and attached by hand after
+each mount.
+
+Examples:
+  oncefs disk create /mnt home 100G
+  mkfs.ext4 $(oncefs disk attach /mnt home)
+  oncefs disk list /mnt")]
+pub struct DiskArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Make an empty disk in a mounted volume
+    Create(CreateArgs),
+    /// Show a disk as a block device, and print the device
+    Attach(AttachArgs),
+    /// End the block device of a disk
+    Detach(OneArgs),
+    /// Show the disks of a mounted volume
+    List(list::ListArgs),
+    /// Enlarge a disk, or shrink it as far as its file system was shrunk
+    Resize(resize::ResizeArgs),
+    /// Remove a disk with everything on it
+    Remove(OneArgs),
+}
+
+/// Arguments of `disk create`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  oncefs disk create /mnt home 100G
+  oncefs disk create /mnt vm7 20G --thick     with all its room reserved")]
+struct CreateArgs {
+    /// Any path inside a mount, or its volume
+    target: PathBuf,
+    /// Name of the new disk
+    name: DiskName,
+    /// Its size; multiples of 4K
+    size: Size,
+    /// Reserve room for all of it, so that writes to it never find the volume full
+    #[arg(long)]
+    thick: bool,
+}
+
+/// Arguments of `disk attach`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The device has sectors of 4 KiB. It ends with oncefs disk detach, and with the machine; while it exists, the volume
+cannot be unmounted.
+
+Examples:
+  mount $(oncefs disk attach /mnt home) /home")]
+struct AttachArgs {
+    /// Any path inside a mount, or its volume
+    target: PathBuf,
+    /// Name of the disk
+    name: DiskName,
+    /// Refuse writes to the device
+    #[arg(long)]
+    read_only: bool,
+}
+
+/// A disk of a volume.
+#[derive(Debug, Args)]
+struct OneArgs {
+    /// Any path inside a mount, or its volume
+    target: PathBuf,
+    /// Name of the disk
+    name: DiskName,
+}
+
+/// Runs the command.
+pub fn run(arguments: DiskArgs) -> Outcome {
+    match arguments.what {
+        What::Create(arguments) => create(&arguments),
+        What::Attach(arguments) => attach(&arguments),
+        What::Detach(arguments) => detach(&arguments),
+        What::List(arguments) => list::run(&arguments),
+        What::Resize(arguments) => resize::run(&arguments),
+        What::Remove(arguments) => remove(&arguments),
+    }
+}
+
+fn create(CreateArgs { target, name, size, thick }: &CreateArgs) -> Outcome {
+    let bytes = whole_sectors(size.0)?;
+    let mount = mount_of(target)?;
+    let folder = Folder::create(&mount).or_fail_doing(exit::FAILED, cannot("use .oncefs/disks in", &mount))?;
+    let disk = folder.make(name).map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(exit::FAILED, format!("there is a disk {name} already (oncefs disk list {})", shown(target)))
+        }
+        _ => Failure::new(exit::FAILED, format!("cannot make the disk {name}: {e}")),
+    })?;
+    let made = disk.file.set_len(bytes).and_then(|()| if *thick { reserve(&disk.file, bytes) } else { Ok(()) });
+    made.and_then(|()| disk.file.sync_all()).map_err(|e| {
+        // The disk is empty and unknown to everybody.
+        let _ = folder.remove(name);
+        Failure::new(exit::FAILED, format!("cannot make the disk {name} with {size}: {e}"))
+    })
+}
+
+/// Reserves room without writing.
+fn reserve(file: &File, bytes: u64) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let bytes = libc::off_t::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+    // SAFETY: an open descriptor and plain numbers.
+    match unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, bytes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn attach(AttachArgs { target, name, read_only }: &AttachArgs) -> Outcome {
+    let disk = find(target, name)?;
+    if let Some(device) = device_of(&disk, name)? {
+        let text = format!("the disk {name} is attached already, as {}", shown(&device));
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let device =
+        LoopDevices.attach(&disk, access).or_fail_doing(exit::FAILED, format!("cannot attach the disk {name}"))?;
+    say!("{}", shown(&device));
+    Ok(())
+}
+
+fn detach(OneArgs { target, name }: &OneArgs) -> Outcome {
+    let disk = find(target, name)?;
+    let Some(device) = device_of(&disk, name)? else {
+        return Err(Failure::new(exit::FAILED, format!("the disk {name} is not attached")));
+    };
+    let doing = || format!("cannot detach the disk {name} from {}", shown(&device));
+    LoopDevices.detach(&device).or_fail_doing(exit::FAILED, doing())?;
+    match device_of(&disk, name)? {
+        None => Ok(()),
+        Some(_) => {
+            let text = format!("a program has it open (fuser -v {}); it is detached once that ends", shown(&device));
+            Err(Failure::new(exit::FAILED, format!("{}: {text}", doing())))
+        }
+    }
+}
+
+fn remove(OneArgs { target, name }: &OneArgs) -> Outcome {
+    let disk = find(target, name)?;
+    if let Some(device) = device_of(&disk, name)? {
+        let text = format!(
+            "the disk {name} is attached as {}: unmount what is on it, then oncefs disk detach {} {name}",
+            shown(&device),
+            shown(target)
+        );
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    let folder = folder(&mount_of(target)?)?;
+    let removed = folder.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)).and_then(|folder| folder.remove(name));
+    removed.or_fail_doing(exit::FAILED, format!("cannot remove the disk {name}"))
+}

@@ -1,0 +1,115 @@
+//! `oncefs disk list`.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use clap::Args;
+use oncefs_toolbox::{Column, Table};
+use serde_json::{Value, json};
+
+use crate::disks::of_mount::{cannot, device_of, folder, mount_of};
+use crate::disks::{Content, DiskName, Folder, content, mounted_at};
+use crate::failure::{OrFail, Outcome, exit};
+use crate::figures::json::path;
+use crate::names::{self, shown};
+use crate::size::Size;
+
+/// st_blocks counts in these.
+const SECTOR_OF_STAT: u64 = 512;
+
+/// Arguments of `disk list`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Columns:
+  size      what the device shows
+  written   what of it has content, before deduplication
+  content   the file system on it, - if there is none, ? if it is not known here
+
+Examples:
+  oncefs disk list /mnt
+  oncefs disk list /mnt --json | jq -r '.disks[] | select(.device) | .name'")]
+pub struct ListArgs {
+    /// Any path inside a mount, or its volume
+    target: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A disk as it is shown.
+struct Shown {
+    name: DiskName,
+    bytes: u64,
+    written_bytes: u64,
+    content: Content,
+    device: Option<PathBuf>,
+    mounted_at: Option<PathBuf>,
+}
+
+/// Shows all disks of a mounted volume.
+pub fn run(ListArgs { target, json }: &ListArgs) -> Outcome {
+    let mount = mount_of(target)?;
+    let disks = match folder(&mount)? {
+        None => Vec::new(),
+        Some(folder) => {
+            let names = folder.names().or_fail_doing(exit::FAILED, cannot("read .oncefs/disks in", &mount))?;
+            names.into_iter().map(|name| look(&folder, name)).collect::<Outcome<Vec<_>>>()?
+        }
+    };
+    if *json {
+        say!("{}", names::json(&json!({ "disks": disks.iter().map(as_json).collect::<Vec<_>>() })));
+    } else if disks.is_empty() {
+        say!("{} has no disks", shown(&mount));
+    } else {
+        put!("{}", table(&disks));
+    }
+    Ok(())
+}
+
+fn look(folder: &Folder, name: DiskName) -> Outcome<Shown> {
+    let cannot = format!("cannot read the disk {name}");
+    let disk = folder.find(&name).or_fail_doing(exit::FAILED, &cannot)?;
+    let metadata = disk.metadata().or_fail_doing(exit::FAILED, &cannot)?;
+    let content = content(&disk.file).or_fail_doing(exit::FAILED, &cannot)?;
+    let device = device_of(&disk, &name)?;
+    let mounted_at = device.as_deref().map(mounted_at).transpose().or_fail(exit::FAILED)?.flatten();
+    let (bytes, written_bytes) = (metadata.len(), metadata.blocks() * SECTOR_OF_STAT);
+    Ok(Shown { name, bytes, written_bytes, content, device, mounted_at })
+}
+
+fn kind(content: Content) -> &'static str {
+    match content {
+        Content::Nothing => "-",
+        Content::FileSystem { kind, .. } => kind,
+        Content::Unknown => "?",
+    }
+}
+
+fn table(disks: &[Shown]) -> String {
+    let columns =
+        [Column::left(0), Column::right(0), Column::right(0), Column::left(0), Column::left(0), Column::left(0)];
+    let mut table = Table::of(columns).with_head(&["name", "size", "written", "content", "device", "mounted on"]);
+    let text = |path: &Option<PathBuf>| path.as_deref().map_or_else(|| "-".to_owned(), |path| shown(path).to_string());
+    for disk in disks {
+        let sizes = [disk.bytes, disk.written_bytes].map(|bytes| Size(bytes).to_string());
+        let [size, written] = sizes;
+        let (kind, device, mounted) = (kind(disk.content).to_owned(), text(&disk.device), text(&disk.mounted_at));
+        table.row(vec![disk.name.to_string(), size, written, kind, device, mounted]);
+    }
+    table.plain()
+}
+
+fn as_json(disk: &Shown) -> Value {
+    let file_system = match disk.content {
+        Content::FileSystem { kind, .. } => Some(kind),
+        Content::Nothing | Content::Unknown => None,
+    };
+    json!({
+        "name": disk.name.as_str(),
+        "bytes": disk.bytes,
+        "written_bytes": disk.written_bytes,
+        "file_system": file_system,
+        "device": disk.device.as_deref().map(path),
+        "mounted_on": disk.mounted_at.as_deref().map(path),
+    })
+}

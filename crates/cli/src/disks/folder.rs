@@ -1,0 +1,199 @@
+//! The folder of a mount's disks.
+
+use std::ffi::CString;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::name::DiskName;
+
+/// Below the mount's root.
+const FOLDER: [&str; 2] = [".oncefs", "disks"];
+/// Only root looks in.
+const FOLDER_MODE: libc::mode_t = 0o700;
+const DISK_MODE: libc::c_uint = 0o600;
+
+/// The folder, open.
+pub struct Folder {
+    held: File,
+    path: PathBuf,
+}
+
+/// A disk, open.
+pub struct Disk {
+    /// Its file.
+    pub file: File,
+    /// Where it lies.
+    pub path: PathBuf,
+}
+
+impl Disk {
+    /// Its size in bytes.
+    ///
+    /// # Errors
+    /// The daemon's.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+}
+
+impl Folder {
+    /// Opens the folder of the mount on `mount`. None: no disk was ever made there.
+    ///
+    /// # Errors
+    /// PermissionDenied: a directory on the way is not root's alone, so somebody else could put a file there.
+    pub fn open(mount: &Path) -> io::Result<Option<Self>> {
+        match Self::descend(mount, false) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// As [`Folder::open`]; creates it.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn create(mount: &Path) -> io::Result<Self> {
+        Self::descend(mount, true)
+    }
+
+    fn descend(mount: &Path, creates: bool) -> io::Result<Self> {
+        let (mut held, mut path) = (File::open(mount)?, mount.to_owned());
+        for name in FOLDER {
+            let text = c_string(name);
+            if creates {
+                // SAFETY: an open directory and a NUL-terminated name that outlives the call.
+                let made = unsafe { libc::mkdirat(held.as_raw_fd(), text.as_ptr(), FOLDER_MODE) };
+                let error = io::Error::last_os_error();
+                if made != 0 && error.kind() != io::ErrorKind::AlreadyExists {
+                    return Err(error);
+                }
+            }
+            path.push(name);
+            held = open_at(&held, &text, libc::O_DIRECTORY)?;
+            refuse_others(&held.metadata()?)?;
+        }
+        Ok(Self { held, path })
+    }
+
+    /// Makes an empty disk.
+    ///
+    /// # Errors
+    /// AlreadyExists; NotFound is not among them.
+    pub fn make(&self, name: &DiskName) -> io::Result<Disk> {
+        let text = c_string(name.as_str());
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        // SAFETY: an open directory and a NUL-terminated name that outlives the call.
+        let opened = unsafe { libc::openat(self.held.as_raw_fd(), text.as_ptr(), flags, DISK_MODE) };
+        Ok(self.disk(name, owned(opened)?))
+    }
+
+    /// Opens a disk.
+    ///
+    /// # Errors
+    /// NotFound: there is none of this name.
+    pub fn find(&self, name: &DiskName) -> io::Result<Disk> {
+        let file = open_at(&self.held, &c_string(name.as_str()), libc::O_RDWR)?;
+        match file.metadata()?.is_file() {
+            true => Ok(self.disk(name, file)),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// The names of all disks, sorted.
+    ///
+    /// # Errors
+    /// The daemon's.
+    pub fn names(&self) -> io::Result<Vec<DiskName>> {
+        let entries = std::fs::read_dir(&self.path)?.collect::<io::Result<Vec<_>>>()?;
+        let files = entries.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+        let mut names: Vec<_> = files.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes a disk.
+    ///
+    /// # Errors
+    /// The daemon's.
+    pub fn remove(&self, name: &DiskName) -> io::Result<()> {
+        let text = c_string(name.as_str());
+        // SAFETY: an open directory and a NUL-terminated name that outlives the call.
+        match unsafe { libc::unlinkat(self.held.as_raw_fd(), text.as_ptr(), 0) } {
+            0 => self.held.sync_all(),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn disk(&self, name: &DiskName, file: File) -> Disk {
+        Disk { file, path: self.path.join(name.as_str()) }
+    }
+}
+
+/// Only root may own or change what the device shows: it is opened by its path.
+fn refuse_others(found: &Metadata) -> io::Result<()> {
+    match found.uid() == 0 && found.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not root's alone")),
+    }
+}
+
+fn open_at(dir: &File, name: &CString, flags: libc::c_int) -> io::Result<File> {
+    // SAFETY: an open directory and a NUL-terminated name that outlives the call.
+    owned(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC) })
+}
+
+fn owned(opened: libc::c_int) -> io::Result<File> {
+    match opened {
+        // SAFETY: a new descriptor without another owner.
+        0.. => Ok(unsafe { File::from_raw_fd(opened) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn c_string(name: &str) -> CString {
+    CString::new(name).expect("the names of folders and disks have no NUL")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn name(text: &str) -> DiskName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn disks_are_made_once_found_listed_and_removed() {
+        let mount = tempfile::tempdir().unwrap();
+        assert!(Folder::open(mount.path()).unwrap().is_none());
+        let folder = Folder::create(mount.path()).unwrap();
+        folder.make(&name("b")).unwrap().file.set_len(8192).unwrap();
+        folder.make(&name("a")).unwrap();
+        assert_eq!(folder.make(&name("a")).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        fs::create_dir(mount.path().join(".oncefs/disks/folder")).unwrap();
+        assert_eq!(folder.names().unwrap(), [name("a"), name("b")]);
+        assert_eq!(folder.find(&name("b")).unwrap().metadata().unwrap().len(), 8192);
+        assert_eq!(folder.find(&name("c")).err().unwrap().kind(), io::ErrorKind::NotFound);
+        folder.remove(&name("b")).unwrap();
+        assert_eq!(Folder::open(mount.path()).unwrap().unwrap().names().unwrap(), [name("a")]);
+    }
+
+    #[test]
+    fn a_folder_that_others_made_or_may_change_is_refused_and_no_link_is_followed() {
+        let mount = tempfile::tempdir().unwrap();
+        symlink("/etc", mount.path().join(".oncefs")).unwrap();
+        assert!(Folder::create(mount.path()).is_err());
+        fs::remove_file(mount.path().join(".oncefs")).unwrap();
+        let folder = Folder::create(mount.path()).unwrap();
+        symlink("/etc/passwd", mount.path().join(".oncefs/disks/link")).unwrap();
+        assert!(folder.find(&name("link")).is_err());
+        fs::set_permissions(mount.path().join(".oncefs"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(Folder::open(mount.path()).err().unwrap().kind(), io::ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,141 @@
+//! Block devices that show disks.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::SECTOR_BYTES;
+use super::folder::Disk;
+
+/// What may be done through a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read and write.
+    ReadWrite,
+    /// Read only.
+    ReadOnly,
+}
+
+/// A way to show disks as block devices. Errors are one line for the user.
+pub trait Front {
+    /// Shows a disk. Returns the device.
+    fn attach(&self, disk: &Disk, access: Access) -> Result<PathBuf, String>;
+    /// The device that shows a disk, if any.
+    fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String>;
+    /// Ends a device that nobody uses, once everything written to it has reached the disk.
+    fn detach(&self, device: &Path) -> Result<(), String>;
+    /// Gives a device the size that its disk has now.
+    fn resized(&self, device: &Path) -> Result<(), String>;
+}
+
+/// The kernel's loop devices, by losetup(8). Their I/O is direct, so nothing is cached twice.
+pub struct LoopDevices;
+
+impl Front for LoopDevices {
+    fn attach(&self, disk: &Disk, access: Access) -> Result<PathBuf, String> {
+        let mut command = losetup();
+        command.args(["--find", "--show", "--direct-io=on", &format!("--sector-size={SECTOR_BYTES}")]);
+        if access == Access::ReadOnly {
+            command.arg("--read-only");
+        }
+        let shown = output(command.arg(&disk.path))?;
+        Ok(PathBuf::from(shown.trim()))
+    }
+
+    fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String> {
+        let found = disk.metadata().map_err(|e| e.to_string())?;
+        let devices = output(losetup().args(["--json", "--list", "--output", "NAME,BACK-INO,BACK-MAJ:MIN"]))?;
+        device_with(&devices, (found.dev(), found.ino()))
+    }
+
+    fn detach(&self, device: &Path) -> Result<(), String> {
+        let held = File::options().read(true).custom_flags(libc::O_EXCL).open(device).map_err(|e| match e.kind() {
+            io::ErrorKind::ResourceBusy => "it is in use: unmount it first".to_owned(),
+            _ => e.to_string(),
+        })?;
+        held.sync_all().map_err(|e| format!("what was written to it cannot be written to the volume: {e}"))?;
+        // Held meanwhile, so nobody can mount it. The device ends with the last descriptor.
+        output(losetup().arg("--detach").arg(device)).map(drop)
+    }
+
+    fn resized(&self, device: &Path) -> Result<(), String> {
+        output(losetup().arg("--set-capacity").arg(device)).map(drop)
+    }
+}
+
+/// Where a device is mounted, by the kernel's table.
+pub fn mounted_at(device: &Path) -> io::Result<Option<PathBuf>> {
+    let number = fs::metadata(device)?.rdev();
+    let text = format!("{}:{}", libc::major(number), libc::minor(number));
+    Ok(crate::mounting::mount_table::all()?.into_iter().find(|mount| mount.device == text).map(|mount| mount.dir))
+}
+
+fn losetup() -> Command {
+    let mut command = Command::new("losetup");
+    command.env("LC_ALL", "C");
+    command
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => "there is no losetup in the PATH: install the package util-linux".to_owned(),
+        _ => format!("cannot run losetup: {e}"),
+    })?;
+    if output.status.success() {
+        return String::from_utf8(output.stdout).map_err(|_| "cannot understand losetup: it said no text".to_owned());
+    }
+    let said = String::from_utf8(output.stderr).unwrap_or_default();
+    Err(said.lines().last().unwrap_or("losetup failed and did not say why").trim_start_matches("losetup: ").to_owned())
+}
+
+/// The device whose backing file has this device and inode number, in the output of `losetup --json`. It prints numbers
+/// as numbers or as text, depending on its version, and nothing if there is no device.
+fn device_with(devices: &str, (of, inode): (u64, u64)) -> Result<Option<PathBuf>, String> {
+    if devices.trim().is_empty() {
+        return Ok(None);
+    }
+    let devices: Value = serde_json::from_str(devices).map_err(|e| format!("cannot understand losetup: {e}"))?;
+    let text = |device: &Value, key: &str| match &device[key] {
+        Value::String(text) => text.trim().to_owned(),
+        other => other.to_string(),
+    };
+    let wanted = (format!("{}:{}", libc::major(of), libc::minor(of)), inode.to_string());
+    let is_it = |device: &&Value| (text(device, "back-maj:min"), text(device, "back-ino")) == wanted;
+    let found = devices["loopdevices"].as_array().into_iter().flatten().find(is_it);
+    Ok(found.map(|device| PathBuf::from(text(device, "name"))))
+}
+
+/// Keeps other commands from attaching, resizing or removing the disk until `disk` is closed.
+pub fn lock(disk: &Disk) -> io::Result<bool> {
+    // SAFETY: an open descriptor.
+    match unsafe { libc::flock(disk.file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            e if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            e => Err(e),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_found_by_the_numbers_of_its_file_as_text_or_numbers() {
+        let devices = r#"{"loopdevices": [
+            {"name":"/dev/loop3", "back-ino":"7", "back-maj:min":"  0:61"},
+            {"name":"/dev/loop4", "back-ino":7, "back-maj:min":"0:62"}]}"#;
+        let find = |minor, inode| device_with(devices, (libc::makedev(0, minor), inode)).unwrap();
+        assert_eq!(find(61, 7), Some("/dev/loop3".into()));
+        assert_eq!(find(62, 7), Some("/dev/loop4".into()));
+        assert_eq!(find(62, 8), None);
+        assert_eq!(device_with("", (1, 1)), Ok(None));
+        assert!(device_with("nonsense", (1, 1)).is_err());
+    }
+}

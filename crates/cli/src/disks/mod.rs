@@ -1,0 +1,18 @@
+//! Disks in a volume: files below `.oncefs/disks` that a block device shows, for another file system on top.
+//!
+//! A file system on a disk answers small operations in the kernel, and the volume stores each of its blocks once. The
+//! commands set up the devices; the confined daemon never does.
+
+mod content;
+mod folder;
+mod front;
+mod name;
+pub mod of_mount;
+
+pub use content::{Content, content};
+pub use folder::{Disk, Folder};
+pub use front::{Access, Front, LoopDevices, lock, mounted_at};
+pub use name::DiskName;
+
+/// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.
+pub const SECTOR_BYTES: u64 = 4096;

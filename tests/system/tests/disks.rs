@@ -1,0 +1,193 @@
+//! `oncefs disk`: ext4 on block devices whose blocks the volume stores once.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use oncefs_system_tests::{Mount, bytes, oncefs, run, run_json, sys};
+use tempfile::TempDir;
+
+const MIB: u64 = 1 << 20;
+
+fn disk(mount: &Mount, what: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(oncefs());
+    command.args(["disk", what]).arg(mount.dir()).args(more);
+    command
+}
+
+/// The exit code and the message of a command that fails.
+fn fails(mut command: Command) -> (i32, String) {
+    let output = command.output().unwrap();
+    assert!(!output.status.success(), "{command:?} succeeded");
+    (output.status.code().unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// An attached disk, and its ext4 mounted on a directory. Both end when this is dropped.
+struct Attached {
+    device: PathBuf,
+    place: TempDir,
+}
+
+impl Attached {
+    fn new(mount: &Mount, name: &str, makes_ext4: bool) -> Self {
+        let device = PathBuf::from(run(&mut disk(mount, "attach", &[name])).trim());
+        let attached = Self { device, place: tempfile::tempdir().unwrap() };
+        if makes_ext4 {
+            let lazy = "lazy_itable_init=0,lazy_journal_init=0";
+            run(Command::new("mkfs.ext4").args(["-q", "-E", lazy]).arg(&attached.device));
+        }
+        run(Command::new("mount").args(["-t", "ext4"]).arg(&attached.device).arg(attached.place.path()));
+        attached
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn umount(&self) {
+        run(Command::new("umount").arg(self.place.path()));
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if sys::is_mounted(self.place.path()) {
+            let _ = Command::new("umount").arg("--lazy").arg(self.place.path()).status();
+        }
+        // The command of a test may have ended it.
+        let _ = Command::new("losetup").arg("--detach").arg(&self.device).output();
+    }
+}
+
+fn write_synced(path: &Path, content: &[u8]) {
+    let mut file = File::create(path).unwrap();
+    file.write_all(content).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn shown(mount: &Mount) -> serde_json::Value {
+    run_json(&mut disk(mount, "list", &["--json"]))["disks"].clone()
+}
+
+#[test]
+fn a_disk_carries_an_ext4_whose_blocks_are_stored_once_and_freed_by_discard() {
+    let mut mount = Mount::new("512M");
+    run(&mut disk(&mount, "create", &["home", "128M"]));
+    let attached = Attached::new(&mount, "home", true);
+    let block_size = fs::read_to_string(
+        Path::new("/sys/block").join(attached.device.file_name().unwrap()).join("queue/logical_block_size"),
+    );
+    assert_eq!(block_size.unwrap().trim(), "4096");
+
+    let content = bytes(7, 16 * MIB as usize);
+    write_synced(&attached.join("first"), &content);
+    let stored = |mount: &Mount| mount.figure("space", "stored_bytes");
+    let (once, unshared) = (stored(&mount), content.len() as u64);
+    write_synced(&attached.join("second"), &content);
+    let twice = stored(&mount);
+    assert!(twice - once < unshared / 4, "the second copy stores {} bytes", twice - once);
+    assert!(fs::read(attached.join("second")).unwrap() == content);
+
+    let list = shown(&mount);
+    assert_eq!(list[0]["name"], "home");
+    assert_eq!(list[0]["file_system"], "ext4");
+    assert_eq!(list[0]["mounted_on"].as_str().unwrap(), attached.place.path().to_str().unwrap());
+
+    for name in ["first", "second"] {
+        fs::remove_file(attached.join(name)).unwrap();
+    }
+    File::open(attached.place.path()).unwrap().sync_all().unwrap();
+    run(Command::new("fstrim").arg(attached.place.path()));
+    run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
+    let left = stored(&mount);
+    assert!(left + unshared / 2 < twice, "{left} bytes are stored after a trim, {twice} before");
+
+    attached.umount();
+    run(&mut disk(&mount, "detach", &["home"]));
+    assert!(shown(&mount)[0]["device"].is_null());
+    run(&mut disk(&mount, "remove", &["home"]));
+    assert_eq!(shown(&mount).as_array().unwrap().len(), 0);
+    mount.check();
+}
+
+#[test]
+fn what_ext4_on_a_disk_has_synced_survives_a_killed_daemon() {
+    let mut mount = Mount::new("256M");
+    run(&mut disk(&mount, "create", &["home", "64M"]));
+    let attached = Attached::new(&mount, "home", true);
+    for number in 0..20 {
+        write_synced(&attached.join(&format!("file{number}")), &bytes(number << 32, 300_000));
+    }
+    mount.kill();
+    drop(attached);
+    mount.mount();
+
+    let again = Attached::new(&mount, "home", false);
+    for number in 0..20 {
+        let kept = fs::read(again.join(&format!("file{number}"))).unwrap();
+        assert!(kept == bytes(number << 32, 300_000), "file{number}");
+    }
+    again.umount();
+    run(Command::new("fsck.ext4").arg("-fn").arg(&again.device));
+    drop(again);
+    mount.check();
+}
+
+#[test]
+fn a_disk_is_resized_but_never_below_its_file_system() {
+    let mount = Mount::new("256M");
+    run(&mut disk(&mount, "create", &["home", "32M"]));
+    let attached = Attached::new(&mount, "home", true);
+    write_synced(&attached.join("kept"), b"content");
+
+    let said = run(&mut disk(&mount, "resize", &["home", "+32M"]));
+    assert!(said.contains(&format!("resize2fs {}", attached.device.display())), "{said}");
+    // On a mounted file system resize2fs needs a capability that containers lack.
+    attached.umount();
+    run(Command::new("fsck.ext4").arg("-fp").arg(&attached.device));
+    run(Command::new("resize2fs").arg(&attached.device));
+    run(Command::new("mount").arg(&attached.device).arg(attached.place.path()));
+    let space = sys::space(attached.place.path()).unwrap();
+    assert!(space.f_blocks * space.f_frsize > 48 * MIB);
+
+    let (code, said) = fails(disk(&mount, "resize", &["home", "32M"]));
+    assert_eq!(code, 1);
+    assert!(said.contains("resize2fs DEVICE 32768K"), "{said}");
+    attached.umount();
+    run(Command::new("fsck.ext4").arg("-fp").arg(&attached.device));
+    run(Command::new("resize2fs").arg(&attached.device).arg("32768K"));
+    run(&mut disk(&mount, "resize", &["home", "32M"]));
+    run(Command::new("fsck.ext4").arg("-fn").arg(&attached.device));
+    run(Command::new("mount").arg(&attached.device).arg(attached.place.path()));
+    assert_eq!(fs::read(attached.join("kept")).unwrap(), b"content");
+}
+
+#[test]
+fn what_cannot_be_done_with_a_disk_is_refused_with_the_way_out() {
+    let mount = Mount::new("256M");
+    let list = run(&mut disk(&mount, "list", &[]));
+    assert!(list.contains("has no disks"), "{list}");
+    let refused = |what: &str, more: &[&str], code: i32, words: &str| {
+        let found = fails(disk(&mount, what, more));
+        assert!(found.0 == code && found.1.contains(words), "{what} {more:?}: {found:?}");
+    };
+    refused("create", &["../out", "1G"], 2, "begins with a letter");
+    refused("create", &["odd", "1048577"], 2, "multiple of 4.00 KiB");
+    refused("create", &["large", "1G", "--thick"], 1, "No space left");
+    refused("attach", &["large"], 1, "there is no disk large");
+    run(&mut disk(&mount, "create", &["home", "32M", "--thick"]));
+    refused("create", &["home", "32M"], 1, "there is a disk home already");
+    refused("detach", &["home"], 1, "is not attached");
+    let attached = Attached::new(&mount, "home", true);
+    refused("attach", &["home"], 1, &format!("attached already, as {}", attached.device.display()));
+    refused("detach", &["home"], 1, "unmount it first");
+    refused("remove", &["home"], 1, "oncefs disk detach");
+    attached.umount();
+    run(&mut disk(&mount, "detach", &["home"]));
+
+    let device = PathBuf::from(run(&mut disk(&mount, "attach", &["home", "--read-only"])).trim());
+    let writes = File::options().write(true).open(&device).and_then(|mut file| file.write_all(&[0; 4096]));
+    assert!(writes.is_err(), "a read-only disk takes writes");
+    run(&mut disk(&mount, "detach", &["home"]));
+}

@@ -1,7 +1,7 @@
 //! Permission checks that the kernel leaves to FUSE, and the rules by which a file loses its privileges (set-user-id,
 //! set-group-id, capabilities).
 
-use oncefs_fs::{Attributes, FileSystem, Ino, Privileges, Result};
+use oncefs_fs::{FileSystem, Ino, Privileges, Result};
 use oncefs_transport::protocol::header::InHeader;
 
 /// The attribute that holds a program's capabilities.
@@ -69,7 +69,9 @@ impl Credentials {
     /// Whether the kernel may remove a file's capabilities on behalf of this caller. The kernel does so before a write,
     /// and in chown(2) before it has checked the caller. A caller that cannot write the file must not remove them.
     pub(crate) fn may_take_capability(self, file_system: &FileSystem, ino: Ino) -> bool {
-        file_system.getattr(ino).is_ok_and(|attributes| self.may_write(&attributes))
+        let is_in_group = |group: u32| self.group() == Some(group) || is_in_group(self.thread, group);
+        let lets_write = |user: u32| file_system.lets_write(ino, user, is_in_group).unwrap_or(false);
+        self.is_root() || self.user().is_some_and(lets_write) || has_capability(self.thread, CAP_DAC_OVERRIDE)
     }
 
     /// The names of attributes that the caller may see, each followed by a NUL byte. Names in `trusted.` need
@@ -90,15 +92,6 @@ impl Credentials {
     /// Whether the caller may set and clear the flags immutable and append-only.
     pub(crate) fn may_set_immutable(self) -> bool {
         has_capability(self.thread, CAP_LINUX_IMMUTABLE)
-    }
-
-    /// Whether the caller may write a file, by owner and permission bits. If group and others may write, the answer is
-    /// yes, without a check of the access control list, which may deny it.
-    fn may_write(self, file: &Attributes) -> bool {
-        let (group, others) = (libc::S_IWGRP, libc::S_IWOTH);
-        self.user().is_some_and(|user| [0, file.uid].contains(&user))
-            || file.permissions & (group | others) != 0
-            || has_capability(self.thread, CAP_DAC_OVERRIDE)
     }
 }
 

@@ -226,6 +226,24 @@ impl FileSystem {
         staged.publish(&self.store, change)
     }
 
+    /// Whether a user may write a file, by owner, permission bits and access control list.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
+    pub fn lets_write(&self, ino: Ino, user: u32, is_in_group: impl Fn(u32) -> bool) -> Result<bool> {
+        let record = self.inode(ino)?.lock().clone();
+        if user == record.uid {
+            return Ok(true);
+        }
+        if let Some(list) = self.read_acl(ino, &record, acl::ACCESS)? {
+            return Ok(list.lets_write(user, record.gid, is_in_group));
+        }
+        let bit = if is_in_group(record.gid) { libc::S_IWGRP } else { libc::S_IWOTH };
+        Ok(record.permissions & bit != 0)
+    }
+
     /// How many bytes an attribute's record has. None: the inode has no such attribute.
     fn stored_bytes(&self, ino: Ino, record: &InodeRecord, name: &[u8]) -> Result<Option<usize>> {
         if record.xattrs == 0 {

@@ -18,6 +18,9 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
+/// The permission to write.
+const WRITE: u16 = 2;
+
 /// A well-formed list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Acl {
@@ -72,6 +75,25 @@ impl Acl {
             tag if tag == group => mode | u32::from(entry.permissions) << 3,
             _ => mode,
         })
+    }
+
+    /// Whether a user may write who is not the owner (acl(5)): a named user by their own entry, a member of groups by
+    /// any of these, others by the last. The mask bounds all but the last.
+    pub(crate) fn lets_write(&self, user: u32, owning_group: u32, is_in_group: impl Fn(u32) -> bool) -> bool {
+        let mask = self.entries.iter().find(|entry| entry.tag == MASK).map_or(WRITE, |mask| mask.permissions);
+        if let Some(own) = self.entries.iter().find(|entry| entry.tag == USER && entry.id == user) {
+            return own.permissions & mask & WRITE != 0;
+        }
+        let is_of_group = |entry: &&AclEntry| match entry.tag {
+            GROUP_OBJ => is_in_group(owning_group),
+            GROUP => is_in_group(entry.id),
+            _ => false,
+        };
+        let of_groups: Vec<u16> = self.entries.iter().filter(is_of_group).map(|entry| entry.permissions).collect();
+        if of_groups.is_empty() {
+            return self.mode() & libc::S_IWOTH != 0;
+        }
+        of_groups.iter().any(|permissions| permissions & mask & WRITE != 0)
     }
 
     /// Sets the entries that correspond to permission bits, as a chmod does.
@@ -186,6 +208,20 @@ mod tests {
         assert!(list.is_only_mode());
         list.set_mode(0o621);
         assert_eq!(list.mode(), 0o621);
+    }
+
+    #[test]
+    fn a_list_lets_write_whom_its_closest_entry_lets_within_the_mask() {
+        let list = |mask| {
+            let named = [(USER, 4, 7), (USER, 6, 8), (GROUP_OBJ, 4, 0), (GROUP, 6, 20)];
+            acl(&[&[(USER_OBJ, 6, 0)][..], &named, &[(MASK, mask, 0), (OTHER, 6, 0)]].concat())
+        };
+        let lets = |mask, user, groups: &[u32]| list(mask).lets_write(user, 10, |group| groups.contains(&group));
+        assert!(!lets(6, 7, &[20]), "a named user without the permission, in whatever group");
+        assert!(lets(6, 8, &[]) && !lets(4, 8, &[]), "a named user, within the mask");
+        assert!(!lets(6, 9, &[10]), "the owning group has none, though others have");
+        assert!(lets(6, 9, &[10, 20]) && !lets(4, 9, &[10, 20]), "one of the groups, within the mask");
+        assert!(lets(6, 9, &[]) && lets(4, 9, &[]), "others, whatever the mask is");
     }
 
     #[test]

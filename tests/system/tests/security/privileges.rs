@@ -264,6 +264,40 @@ fn nobody_takes_the_capability_of_a_program_that_only_others_may_write() {
     }
 }
 
+/// By mode, group and others may write; the list, or the rule that a member of the group is none of the others, says no.
+#[test]
+fn only_who_may_write_by_the_access_control_list_takes_a_capability() {
+    let mount = mount_for_all(&[]);
+    let takes = |name: &str, mode: u32, entries: Option<&str>, actor: User, act: &dyn Fn(&Path) -> i32| {
+        let path = mount.join(name);
+        fs::write(&path, [b'o'; CONTENT_BYTES]).unwrap();
+        sys::chown(&path, OWNER.uid, GROUP).unwrap();
+        set_mode(&path, mode);
+        if let Some(entries) = entries {
+            run(Command::new("setfacl").args(["-m", entries]).arg(&path));
+        }
+        sys::set_xattr(&path, "security.capability", &NET_RAW).unwrap();
+        let failed = act(&path);
+        (failed, !has_capability(&path), actor.opens(&path, libc::O_WRONLY))
+    };
+    let cases = [
+        ("named", 0o777, Some("u:1001:r,m::rwx"), STRANGER, false),
+        ("named for more", 0o755, Some("u:1001:rw"), STRANGER, true),
+        ("masked", 0o755, Some("u:1001:rw,m::r"), STRANGER, false),
+        ("in a named group", 0o755, Some("g:4000:rw"), MEMBER, true),
+        ("in the group of a list", 0o757, Some("u:1009:rw,g::r"), MEMBER, false),
+        ("in the group", 0o757, None, MEMBER, false),
+        ("another", 0o757, Some("u:1009:rw,g::r"), STRANGER, true),
+    ];
+    for (who, mode, entries, actor, may) in cases {
+        let touch = |path: &Path| actor.does(|| chown_to_nobody(&sys::c_path(path), c""));
+        let (_, is_gone, opens) = takes(who, mode, entries, actor, &touch);
+        assert_eq!((is_gone, opens == 0), (may, may), "{who}: by a change of owner that changes nothing");
+        let (failed, is_gone, _) = takes(who, mode, entries, actor, &|path| actor.truncates(path, 3));
+        assert_eq!((failed == 0, is_gone), (may, may), "{who}: by truncate(2)");
+    }
+}
+
 #[test]
 fn a_program_that_a_stranger_wrote_into_does_not_run_as_root() {
     let mount = mount_for_all(&[]);

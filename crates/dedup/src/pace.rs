@@ -144,7 +144,7 @@ impl fmt::Display for Why {
             Self::Schedule => "waiting for its schedule",
             Self::Energy => "saving energy",
             Self::Foreground => "waiting until the volume is idle",
-            Self::Busy => "giving way to requests",
+            Self::Busy => "giving way to programs",
             Self::Rate => "keeping to its rate",
         })
     }

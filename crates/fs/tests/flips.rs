@@ -10,6 +10,7 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::thread;
 
+use oncefs_engine::Profile;
 use oncefs_toolbox::Random;
 use volume::{Base, Mode, STRUCTURES};
 
@@ -24,7 +25,7 @@ struct Tally {
 /// Flips `each` bytes of every structure for every mode, on all processors, with volumes in `scratch`.
 fn run(each: u64, seed: u64, scratch: &str) -> BTreeMap<(Mode, &'static str), Tally> {
     println!("seed {seed}");
-    let bases = Mode::ALL.map(|mode| Base::new(mode, scratch));
+    let bases = Mode::ALL.map(|mode| Base::new(mode, Profile::Desktop, scratch));
     let work = bases.iter().flat_map(|base| STRUCTURES.map(|structure| (base, structure)));
     let (work, tallies) = (Mutex::new(work.zip(seed..)), Mutex::new(BTreeMap::new()));
     let next = || work.lock().unwrap().next();

@@ -1,13 +1,15 @@
 //! No flipped byte and no unreadable sector in the metadata of a volume with two copies costs a file, in a mounted,
-//! unmounted or killed volume. The drill has 100 places in each file: `ONCEFS_COUNTS=full cargo test --release -p
-//! oncefs-fs --test all rot:: -- --nocapture`.
+//! unmounted or killed volume. The drill has 100 places in each file, on every profile with two copies: `scripts/flips
+//! --places 100`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
+use oncefs_engine::Profile;
 use oncefs_toolbox::Random;
 use oncefs_toolbox::counts::{gate_or_drill, seed};
 
@@ -88,23 +90,44 @@ fn strike_all(base: &Base, (state, rot, name, pages): &Case, each: u64, seed: u6
     each
 }
 
-#[test]
-fn any_flipped_byte_or_unreadable_sector_of_metadata_costs_no_file() {
-    let (each, seed) = (gate_or_drill(2, 100), seed());
-    let base = Base::new(Mode::Two, "/dev/shm");
+/// Damages `each` places of every file of metadata in each state, on a volume of a profile. Returns the number of places.
+fn strike_everything(profile: Profile, each: u64, seed: u64) -> u64 {
+    let base = Base::new(Mode::Two, profile, "/dev/shm");
     let cases = cases(&base);
     let names = |state| cases.iter().filter(|case| case.0 == state).count();
     assert!([State::InUse, State::Unmounted, State::Killed].into_iter().all(|state| names(state) > 15), "{cases:?}");
-    let work = Mutex::new(cases.iter().zip(seed..));
+    let (work, all) = (Mutex::new(cases.iter().zip(seed..)), AtomicU64::new(0));
     let next = || work.lock().unwrap().next();
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some((case, seed)) = next() {
                     let struck = strike_all(&base, case, each, seed);
-                    println!("{:?} {:?} {}: {struck} places, nothing lost", case.0, case.1, case.2.display());
+                    all.fetch_add(struck, Relaxed);
+                    println!(
+                        "{profile:?} {:?} {:?} {}: {struck} places, nothing lost",
+                        case.0,
+                        case.1,
+                        case.2.display()
+                    );
                 }
             });
         }
     });
+    all.into_inner()
+}
+
+#[test]
+fn any_flipped_byte_or_unreadable_sector_of_metadata_costs_no_file() {
+    strike_everything(Profile::Desktop, gate_or_drill(2, 100), seed());
+}
+
+#[test]
+#[ignore = "a drill: scripts/flips --places 100"]
+fn many_places_of_every_file_on_every_profile_with_two_copies() {
+    let each = std::env::var("ONCEFS_PLACES").ok().and_then(|text| text.parse().ok()).unwrap_or(100);
+    for profile in [Profile::Desktop, Profile::Server, Profile::Selective] {
+        let places = strike_everything(profile, each, seed());
+        println!("{profile:?}: {places} places, {each} in each file mounted, unmounted and killed, nothing lost");
+    }
 }

@@ -106,12 +106,12 @@ fn fill(fs: &FileSystem, half: u64, files: &mut BTreeMap<(u64, u64), Vec<u8>>) {
 
 impl Base {
     /// Makes the volume, in a directory of its own in `scratch`.
-    pub fn new(mode: Mode, scratch: &str) -> Self {
+    pub fn new(mode: Mode, profile: Profile, scratch: &str) -> Self {
         let dir = tempfile::tempdir_in(scratch).unwrap();
         let spec = VolumeSpec {
             data_bytes: Some(64 << 20),
             data: DataPlace::File,
-            profile: Profile::Desktop,
+            profile,
             log_bytes: 4 << 20,
             copies: Some(if mode == Mode::Two { Copies::Two } else { Copies::One }),
         };

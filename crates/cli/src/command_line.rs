@@ -78,7 +78,7 @@ pub enum Command {
     Policy(policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
     Grow(grow::GrowArgs),
-    /// Make, attach, resize and remove disks in a mounted volume, for other file systems (experimental)
+    /// Make, attach, resize and remove disks in a volume, for other file systems (experimental)
     Disk(disk::DiskArgs),
     /// Make everything written to a mounted volume durable
     Sync(sync::SyncArgs),

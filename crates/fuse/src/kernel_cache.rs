@@ -21,6 +21,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -46,6 +47,8 @@ pub struct KernelCache {
     notifier: OnceLock<Notifier>,
     /// Files open for writing.
     writers: InodeCounts,
+    /// How often files are open.
+    opens: AtomicU64,
     /// Inodes whose block counts the kernel may have wrong.
     outdated: Mutex<HashSet<Ino>>,
     /// Inodes whose size may be wrong in the kernel because pages were refused, with the number of notifications left.
@@ -63,7 +66,7 @@ impl KernelCache {
     pub(crate) fn new() -> Arc<Self> {
         let (jobs, notifier) = (OnceLock::new(), OnceLock::new());
         let (outdated, refused) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { jobs, notifier, writers: InodeCounts::new(), outdated, refused })
+        Arc::new(Self { jobs, notifier, writers: InodeCounts::new(), opens: AtomicU64::new(0), outdated, refused })
     }
 
     /// Starts the thread. To be called between mounting and answering requests. The thread ends with the adapter.
@@ -97,8 +100,19 @@ impl KernelCache {
         self.writers.subtract(ino, 1);
     }
 
+    /// A file was opened.
+    pub(crate) fn opened(&self) {
+        self.opens.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether any file is open. Directories do not count.
+    pub fn has_open_files(&self) -> bool {
+        self.opens.load(Ordering::Relaxed) != 0
+    }
+
     /// A file that was open is gone.
     pub(crate) fn released(&self, ino: Ino) {
+        self.opens.fetch_sub(1, Ordering::Relaxed);
         if let Some(tries) = self.refused.lock().get_mut(&ino) {
             *tries = TRIES;
             self.ask_to_settle();

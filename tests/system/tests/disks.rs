@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use oncefs_system_tests::{Mount, bytes, oncefs, run, run_json, sys};
+use oncefs_system_tests::{Mount, bytes, eventually, oncefs, run, run_json, sys, test_dir};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -190,4 +190,99 @@ fn what_cannot_be_done_with_a_disk_is_refused_with_the_way_out() {
     let writes = File::options().write(true).open(&device).and_then(|mut file| file.write_all(&[0; 4096]));
     assert!(writes.is_err(), "a read-only disk takes writes");
     run(&mut disk(&mount, "detach", &["home"]));
+}
+
+/// A volume that is mounted nowhere, with an empty disk `home`, and a directory to mount that on.
+struct Unmounted {
+    volume: Mount,
+    place: TempDir,
+}
+
+impl Unmounted {
+    fn new() -> Self {
+        let (volume, place) = (Mount::unmounted(&test_dir(), "256M", &[]), tempfile::tempdir().unwrap());
+        run(Command::new(oncefs()).args(["disk", "create"]).arg(volume.volume()).args(["home", "64M"]));
+        Self { volume, place }
+    }
+
+    fn mount(&self, options: &str) -> Command {
+        let mut command = Command::new(oncefs());
+        command.arg("mount").arg(self.volume.volume()).arg(self.place.path()).args(["-o", options]);
+        command
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn umount(&self) {
+        run(Command::new("umount").arg(self.place.path()));
+    }
+
+    /// The processes that serve the volume.
+    fn daemons(&self) -> Vec<i32> {
+        let volume = self.volume.volume();
+        let volume = volume.to_str().unwrap();
+        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let serves = |pid: &i32| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<_> = words.split(|byte| *byte == 0).collect();
+            words.contains(&&b"serve"[..]) && words.contains(&volume.as_bytes())
+        };
+        pids.filter(serves).collect()
+    }
+
+    fn await_end(&self) {
+        eventually("nothing serves the volume", || self.daemons().is_empty());
+    }
+}
+
+impl Drop for Unmounted {
+    fn drop(&mut self) {
+        if sys::is_mounted(self.place.path()) {
+            let _ = Command::new("umount").arg("--lazy").arg(self.place.path()).status();
+        }
+    }
+}
+
+#[test]
+fn one_mount_shows_a_disk_of_an_unmounted_volume_and_a_plain_umount_ends_all_of_it() {
+    let disk = Unmounted::new();
+    let (code, said) = fails(disk.mount("disk=home"));
+    assert!(code == 32 && said.contains("mkfs=ext4"), "{code}: {said}");
+    let (code, said) = fails(disk.mount("disk=work"));
+    assert!(code == 32 && said.contains("there is no disk work"), "{code}: {said}");
+    run(&mut disk.mount("disk=home,mkfs=ext4,noatime,memory=64M"));
+    write_synced(&disk.join("kept"), b"content");
+    let (_, said) = fails(disk.mount("disk=home"));
+    assert!(said.contains("in use already, as /dev/loop"), "{said}");
+    disk.umount();
+    disk.await_end();
+    disk.volume.assert_clean();
+
+    // mkfs= is for an empty disk only.
+    run(&mut disk.mount("disk=home,mkfs=ext4,ro"));
+    assert_eq!(fs::read(disk.join("kept")).unwrap(), b"content");
+    assert!(File::create(disk.join("new")).is_err(), "ro reached the file system");
+    disk.umount();
+    disk.await_end();
+    disk.volume.assert_clean();
+}
+
+#[test]
+fn a_disk_whose_daemon_died_is_unmounted_as_usual_and_mounted_again() {
+    let disk = Unmounted::new();
+    run(&mut disk.mount("disk=home,mkfs=ext4"));
+    write_synced(&disk.join("kept"), b"content");
+    for pid in disk.daemons() {
+        // SAFETY: plain numbers.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+    disk.await_end();
+    disk.umount();
+    run(&mut disk.mount("disk=home"));
+    assert_eq!(fs::read(disk.join("kept")).unwrap(), b"content");
+    disk.umount();
+    disk.await_end();
+    disk.volume.assert_clean();
 }

@@ -19,13 +19,12 @@ use crate::size::Size;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A disk is a block device whose blocks the volume stores once. A file system on it (ext4, xfs, ...) handles small files
-in the kernel, faster than the mount can. Experimental: so far for volumes that are mounted, and attached by hand after
-each mount.
+in the kernel, faster than the mount can. Experimental.
 
 Examples:
-  oncefs disk create /mnt home 100G
-  mkfs.ext4 $(oncefs disk attach /mnt home)
-  oncefs disk list /mnt")]
+  oncefs disk create /srv/volume home 100G
+  mount -t oncefs -o disk=home,mkfs=ext4 /srv/volume /home
+  oncefs disk list /srv/volume")]
 pub struct DiskArgs {
     #[command(subcommand)]
     what: What,
@@ -55,7 +54,7 @@ Examples:
   oncefs disk create /mnt home 100G
   oncefs disk create /mnt vm7 20G --thick     with all its room reserved")]
 struct CreateArgs {
-    /// Any path inside a mount, or its volume
+    /// The volume, or any path inside its mount
     target: PathBuf,
     /// Name of the new disk
     name: DiskName,
@@ -75,7 +74,7 @@ cannot be unmounted.
 Examples:
   mount $(oncefs disk attach /mnt home) /home")]
 struct AttachArgs {
-    /// Any path inside a mount, or its volume
+    /// The volume, or any path inside its mount
     target: PathBuf,
     /// Name of the disk
     name: DiskName,
@@ -87,7 +86,7 @@ struct AttachArgs {
 /// A disk of a volume.
 #[derive(Debug, Args)]
 struct OneArgs {
-    /// Any path inside a mount, or its volume
+    /// The volume, or any path inside its mount
     target: PathBuf,
     /// Name of the disk
     name: DiskName,

@@ -1,36 +1,28 @@
 //! `oncefs mount`: checks volume and mount point, starts the daemon and waits for the mount.
 
+mod with_disk;
+
 use std::ffi::OsString;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser};
 use log::LevelFilter;
 use oncefs_engine::Store;
 
+use self::with_disk::DiskMount;
 use crate::commands::help::UNITS;
 use crate::control::client::Connection;
 use crate::control::in_use;
 use crate::control::protocol::Request;
-use crate::daemon::logging;
-use crate::daemon::serve::{self, READY};
 use crate::daemon::task::Task;
+use crate::daemon::{serve, start};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::mounting::options::{self, MountOptions, Setting};
 use crate::names::shown;
-use crate::process::{descriptors, holders, setup};
-
-/// If opening a volume takes longer than this, say so.
-const QUIET: Duration = Duration::from_secs(2);
-
-/// The environment variables that the daemon keeps: systemd's socket and the time zone.
-const DAEMON_VARIABLES: [&str; 2] = ["NOTIFY_SOCKET", "TZ"];
+use crate::process::{holders, setup};
 
 const MOUNT_EXAMPLES: &str = "\
 Examples:
@@ -135,8 +127,11 @@ impl From<MountHelper> for MountArgs {
     }
 }
 
-/// Mounts a volume.
+/// Mounts a volume, or a disk of it.
 pub fn run(arguments: MountArgs) -> Outcome {
+    if let Some(request) = DiskMount::of(&arguments.options).or_fail(arguments.usage_code)? {
+        return mount_disk(&arguments, request);
+    }
     let options = options(&arguments).or_fail(arguments.usage_code)?;
     if !setup::is_root() {
         let why = match options.by_users {
@@ -158,11 +153,26 @@ pub fn run(arguments: MountArgs) -> Outcome {
     if arguments.fake {
         return Ok(());
     }
-    let done = if arguments.foreground { serve::in_foreground(&task) } else { start_daemon(&task) };
+    let done = if arguments.foreground { serve::in_foreground(&task) } else { start::in_background(&task) };
     done.map_err(|failure| {
         let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).unwrap_or_default();
         holders::name_holder(in_use::name_place(failure, &task.volume), &parts)
     })
+}
+
+fn mount_disk(arguments: &MountArgs, mut request: DiskMount) -> Outcome {
+    if !setup::is_root() {
+        return Err(Failure::new(exit::MOUNT_USAGE, "mounting needs root: use sudo"));
+    }
+    if request.nofail && matches!(arguments.volume.try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    if arguments.read_only {
+        request.read_only();
+    }
+    let (volume, dir) = (volume(&arguments.volume)?, &arguments.dir);
+    let dir = dir.canonicalize().or_fail_doing(exit::MOUNT_FAILED, format!("cannot mount on {}", shown(dir)))?;
+    if arguments.fake { Ok(()) } else { with_disk::run(&volume, &dir, &request) }
 }
 
 /// Options of `-o` first; separate options override them.
@@ -244,44 +254,6 @@ fn check_places(task: &Task) -> Outcome {
         return Err(Failure::new(exit::MOUNT_FAILED, text));
     }
     Ok(())
-}
-
-/// Starts this program again as the daemon and waits for its line on stdout.
-fn start_daemon(task: &Task) -> Outcome {
-    let mut daemon = Command::new("/proc/self/exe");
-    daemon.arg0("oncefs").arg("serve").arg("-o").arg(task.options.to_list());
-    if let Some(file) = &task.options.log_file {
-        daemon.arg("--log-file").arg(file);
-    }
-    daemon.arg("--").arg(&task.volume).arg(&task.dir);
-    daemon.env_clear().envs(std::env::vars_os().filter(|(name, _)| DAEMON_VARIABLES.iter().any(|kept| name == kept)));
-    daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let daemon = daemon.spawn().or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
-    await_ready(daemon)
-}
-
-fn await_ready(mut daemon: Child) -> Outcome {
-    let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
-    if !descriptors::await_readable(pipe.as_fd(), Some(QUIET)) {
-        tell!("oncefs: opening the volume takes longer than usual");
-    }
-    let mut word = String::new();
-    BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot read from the daemon")?;
-    match word.trim_end().split_once(' ') {
-        _ if word.trim_end() == READY => Ok(()),
-        Some((code, message)) => Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message)),
-        None => {
-            let status = daemon.wait().or_fail(exit::MOUNT_SYSTEM)?;
-            let how = status
-                .signal()
-                .map_or(format!("with code {}", status.code().unwrap_or(0)), |s| format!("by signal {s}"));
-            let text = format!(
-                "the daemon ended {how} while mounting: see its log ({}), or mount in the foreground (-f)",
-                logging::place()
-            );
-            Err(Failure::new(exit::MOUNT_FAILED, text))
-        }
-    }
 }
 
 /// Changes the flags and settings of a mount, and names the options that a remount cannot change. These are not an

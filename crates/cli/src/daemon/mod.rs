@@ -6,5 +6,6 @@ pub mod memory_budget;
 pub mod metrics_endpoint;
 pub mod requests;
 pub mod serve;
+pub mod start;
 pub mod systemd;
 pub mod task;

@@ -92,6 +92,11 @@ impl OpenVolume {
         assert!(is_first, "a daemon mounts its volume once");
     }
 
+    /// Whether a file of the mount is open.
+    pub fn has_open_files(&self) -> bool {
+        self.kernel_cache.get().is_some_and(|cache| cache.has_open_files())
+    }
+
     /// Closes the volume once, and tells the waiting commands.
     pub fn close(&self) -> Result<(), String> {
         let close = || {

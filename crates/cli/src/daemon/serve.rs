@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use oncefs_engine::sync::most_held;
@@ -36,6 +36,11 @@ pub const READY: &str = "ready";
 
 /// After a signal, users of the mount have this long to close their files.
 const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A mount with `until_idle` ends when no file has been open for so long. Commands that work on it one after the other
+/// need less.
+const IDLE: Duration = Duration::from_secs(3);
+const IDLE_LOOK: Duration = Duration::from_millis(300);
 
 /// Arguments of `serve`. Paths are absolute.
 #[derive(Debug, Args)]
@@ -95,7 +100,7 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     let budget = Budget::of(task)?;
     memory::bound_allocator(budget.memory_bytes_max);
     let connection = oncefs_fuse::open_device().or_fail(exit::MOUNT_FAILED)?;
-    let mounter = Mounter::start(mount_spec(task), &connection);
+    let mounter = Mounter::start(mount_spec(task), &connection, task.options.until_idle);
     let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a process")?);
     let knob_lock = KnobLock::open()
         .inspect_err(|e| log::warn!("the kernel's knobs for FUSE stay as they are, and rings may be missing: {e}"))
@@ -218,6 +223,10 @@ fn start_threads(
     let (dir, ending, unmounter) = (task.dir.clone(), daemon.clone(), mounter.clone());
     let watch = move || end_on_signal(&signals, &dir, &ending, &unmounter);
     std::thread::Builder::new().name("signals".into()).spawn(watch)?;
+    if task.options.until_idle {
+        let (daemon, mounter) = (daemon.clone(), mounter.clone());
+        std::thread::Builder::new().name("until-idle".into()).spawn(move || end_when_idle(&daemon, &mounter))?;
+    }
     let (store, mounter) = (daemon.file_system.store().clone(), mounter.clone());
     let watched = Watched {
         device: session.device(),
@@ -239,6 +248,24 @@ fn answer_prometheus(task: &Task, daemon: &Arc<OpenVolume>, listener: Option<Tcp
     let (task, daemon) = (task.clone(), daemon.clone());
     let text = move || metrics::text(&[Subject::of(&daemon.snapshot(&task))]);
     metrics_endpoint::serve(listener, metrics_endpoint::Bounds::default(), text)
+}
+
+/// Unmounts once no file has been open for `IDLE`. A mount that is in use in another way, by a working directory or a
+/// disk's device, gets as much time again.
+fn end_when_idle(daemon: &OpenVolume, mounter: &Mounter) {
+    let mut idle_since = Instant::now();
+    loop {
+        std::thread::sleep(IDLE_LOOK);
+        if daemon.has_open_files() {
+            idle_since = Instant::now();
+        } else if idle_since.elapsed() >= IDLE {
+            match mounter.unmount() {
+                Err(e) if e.raw_os_error() == Some(libc::EBUSY) => idle_since = Instant::now(),
+                // Unmounted, or gone already.
+                _ => return,
+            }
+        }
+    }
 }
 
 /// After a signal, writes back the kernel's dirty pages, unmounts, and closes the volume even if files are still open.

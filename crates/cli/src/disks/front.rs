@@ -29,6 +29,8 @@ pub trait Front {
     fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String>;
     /// Ends a device that nobody uses, once everything written to it has reached the disk.
     fn detach(&self, device: &Path) -> Result<(), String>;
+    /// Lets a device end by itself with its last user, which it has already.
+    fn end_with_last_user(&self, device: &Path) -> Result<(), String>;
     /// Gives a device the size that its disk has now.
     fn resized(&self, device: &Path) -> Result<(), String>;
 }
@@ -60,6 +62,11 @@ impl Front for LoopDevices {
         })?;
         held.sync_all().map_err(|e| format!("what was written to it cannot be written to the volume: {e}"))?;
         // Held meanwhile, so nobody can mount it. The device ends with the last descriptor.
+        output(losetup().arg("--detach").arg(device)).map(drop)
+    }
+
+    fn end_with_last_user(&self, device: &Path) -> Result<(), String> {
+        // The kernel detaches a device in use when that ends.
         output(losetup().arg("--detach").arg(device)).map(drop)
     }
 

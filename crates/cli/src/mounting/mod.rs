@@ -2,6 +2,7 @@
 
 pub mod fstab;
 pub mod guard;
+pub mod hidden;
 pub mod mount_table;
 pub mod mounter;
 pub mod options;

@@ -93,8 +93,9 @@ pub struct Mounter {
 }
 
 impl Mounter {
-    /// Starts the process, which will mount `connection`. No other thread may exist.
-    pub fn start(spec: MountSpec, connection: &OwnedFd) -> io::Result<Self> {
+    /// Starts the process, which will mount `connection`. No other thread may exist. `detaches`: it detaches the mount
+    /// of a daemon that died, since nobody else will.
+    pub fn start(spec: MountSpec, connection: &OwnedFd, detaches: bool) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         let (guard, guards) = UnixStream::pair()?;
         // On a kernel without such descriptors (before Linux 5.3), the mounter may end first.
@@ -107,9 +108,13 @@ impl Mounter {
                 // SAFETY: the child's copy of the descriptor. The child never returns to the code that owns it in the
                 // parent.
                 let connection = unsafe { OwnedFd::from_raw_fd(connection.as_raw_fd()) };
-                let place = Place { spec, connection: Some(connection), made: Arc::default(), held: None };
-                serve(its, guards, place);
+                let mut place = Place { spec, connection: Some(connection), made: Arc::default(), held: None };
+                serve(its, guards, &mut place);
                 let _ = end.map(|end| descriptors::await_readable(end.as_fd(), None));
+                if detaches {
+                    // Fails if the mount has ended as it should.
+                    let _ = place.carry_out(Task::Detach);
+                }
                 // SAFETY: the child ends without running the parent's exit handlers.
                 unsafe { libc::_exit(0) }
             }
@@ -180,7 +185,7 @@ impl Mounter {
 }
 
 /// Runs the process: answers until the daemon hangs up or ends it.
-fn serve(mut daemon: UnixStream, guards: UnixStream, mut place: Place) {
+fn serve(mut daemon: UnixStream, guards: UnixStream, place: &mut Place) {
     // A failure here leaves the process with more privileges than it needs, never with fewer. The daemon depends on it.
     let _ = privileges::keep_only(&[CAP_DAC_READ_SEARCH, CAP_SYS_ADMIN]);
     let _ = descriptors::detach_stdio();

@@ -76,6 +76,9 @@ const IGNORED_PREFIXES: &[&str] =
 pub const VALUED: [&str; 9] =
     ["data", "memory", "profile", "transport", "threads", "max_write", "metrics", "loglevel", "logfile"];
 
+/// See `MountOptions::until_idle`.
+const UNTIL_IDLE: &str = "until_idle";
+
 /// A setting's name and value.
 pub type Setting = (String, String);
 
@@ -90,6 +93,8 @@ pub struct MountOptions {
     pub nofail: bool,
     /// fstab lets users mount it.
     pub by_users: bool,
+    /// The mount ends by itself once no file in it has been open for some seconds.
+    pub until_idle: bool,
     /// The device that now has the blocks, if it is not the one given to mkfs.
     pub data_device: Option<PathBuf>,
     /// Memory for caches and hints.
@@ -119,6 +124,7 @@ impl Default for MountOptions {
             remount: false,
             nofail: false,
             by_users: false,
+            until_idle: false,
             data_device: None,
             memory: None,
             profile: None,
@@ -175,6 +181,7 @@ impl MountOptions {
         }
         match option.split_once('=') {
             None if option == "remount" => self.remount = true,
+            None if option == UNTIL_IDLE => self.until_idle = true,
             Some(("data", value)) => self.data_device = Some(absolute("data", value)?),
             Some(("memory", value)) => self.memory = Some(memory(value)?),
             Some(("profile", value)) => self.profile = Some(profile(value)?),
@@ -200,6 +207,7 @@ impl MountOptions {
             .filter(|(_, set, _)| set.count_ones() == 1 && self.kernel_flags & set == *set)
             .map(|(name, ..)| (*name).to_owned())
             .collect();
+        list.extend(self.until_idle.then(|| UNTIL_IDLE.to_owned()));
         // It came as text.
         let data_device = self.data_device.as_ref().and_then(|device| device.to_str());
         list.extend(data_device.map(|device| format!("data={device}")));
@@ -222,6 +230,9 @@ Options for -o, comma-separated:
   ro rw noatime relatime strictatime nodiratime suid nosuid dev nodev exec noexec
   sync dirsync remount               as in mount(8); also nofail, _netdev, x-...
   acl user_xattr discard             always in force
+  until_idle                         unmount by itself once no file has been open for 3 seconds
+  disk=NAME  mkfs=ext4|xfs           mount the file system on a disk of the volume, made first if the disk is empty; the
+                                     volume's mount stays out of sight (experimental: docs/disks.md)
   data=DEVICE                        the device that has the blocks now, if it is not the one that mkfs was given
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
@@ -281,7 +292,7 @@ fn add_help(table: &mut Table, option: &str, what: &str, range: &str) {
 /// Why an option is refused, with what was probably meant.
 fn unknown(option: &str) -> String {
     let name = option.split_once('=').map_or(option, |(name, _)| name);
-    let plain = || FLAGS.iter().map(|(name, ..)| *name).chain(IGNORED.iter().copied()).chain(["remount"]);
+    let plain = || FLAGS.iter().map(|(name, ..)| *name).chain(IGNORED.iter().copied()).chain(["remount", UNTIL_IDLE]);
     if VALUED.contains(&name) || settings::is_setting(name) {
         return format!("mount option '{name}' has no value: write {name}=VALUE");
     }

@@ -39,6 +39,7 @@ impl Adapter {
 
     /// Notes that a file is open.
     pub(super) fn note_opened(&self, ino: Ino, flags: i32) {
+        self.kernel_cache.opened();
         if writes(flags) {
             self.kernel_cache.writer_opened(ino);
         }

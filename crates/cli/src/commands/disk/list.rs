@@ -29,7 +29,7 @@ Examples:
   oncefs disk list /mnt
   oncefs disk list /mnt --json | jq -r '.disks[] | select(.device) | .name'")]
 pub struct ListArgs {
-    /// Any path inside a mount, or its volume
+    /// The volume, or any path inside its mount
     target: PathBuf,
     /// As JSON
     #[arg(long)]

@@ -21,7 +21,7 @@ shrunk, and the disk is refused a size in which it does not fit.
 Examples:
   oncefs disk resize /mnt home +50G"))]
 pub struct ResizeArgs {
-    /// Any path inside a mount, or its volume
+    /// The volume, or any path inside its mount
     target: PathBuf,
     /// Name of the disk
     name: DiskName,

@@ -114,7 +114,7 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     let (directory, scale) = (args.dir.as_path(), args.scale);
     let conditions = Conditions { directory, oncefs: &oncefs, scale, repetitions: args.repetitions, seed: args.seed };
     let mut readings = Readings::load(&args.readings, &paper.experiments())?;
-    let experiments = figure::experiments(chosen(paper, &args.figures)?);
+    let mut experiments = figure::experiments(chosen(paper, &args.figures)?);
     if args.again {
         experiments.iter().for_each(|experiment| drop(readings.0.remove(experiment.name)));
     }
@@ -123,14 +123,27 @@ pub fn run(args: &PaperArgs) -> Result<()> {
     }
     let _lock = lock(&args.readings)?;
     clear_left_over(directory)?;
+    let mut failed = Vec::new();
     while let Some(Due { experiment, repetition }) = next_due(&experiments, &readings, &conditions) {
         signal::check()?;
-        let one = runner::run(experiment, &conditions, repetition, &args.readings)?;
-        readings.add(experiment, one).save(&args.readings, experiment.name)?;
+        match runner::run(experiment, &conditions, repetition, &args.readings) {
+            Ok(one) => readings.add(experiment, one).save(&args.readings, experiment.name)?,
+            Err(failure) => {
+                signal::check()?;
+                // The others take hours and do not depend on it.
+                tell(&format!("oncefs-bench: {failure}; going on with the others"));
+                experiments.retain(|other| other.name != experiment.name);
+                failed.push(experiment.name);
+            }
+        }
         // What is measured is on the page even if the next repetition fails.
         write_pages(paper, &readings, args)?;
     }
-    write_pages(paper, &readings, args)
+    write_pages(paper, &readings, args)?;
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("failed: {}; run it again for these", failed.join(", ")))),
+    }
 }
 
 /// Says what is left, experiment by experiment.

@@ -250,6 +250,10 @@ fn one_mount_shows_a_disk_of_an_unmounted_volume_and_a_plain_umount_ends_all_of_
     let disk = Unmounted::new();
     let (code, said) = fails(disk.mount("disk=home"));
     assert!(code == 32 && said.contains("mkfs=ext4"), "{code}: {said}");
+    // Reserved room is no content.
+    run(Command::new(oncefs()).args(["disk", "create"]).arg(disk.volume.volume()).args(["thick", "16M", "--thick"]));
+    let (code, said) = fails(disk.mount("disk=thick"));
+    assert!(code == 32 && said.contains("mkfs=ext4"), "{code}: {said}");
     let (code, said) = fails(disk.mount("disk=work"));
     assert!(code == 32 && said.contains("there is no disk work"), "{code}: {said}");
     run(&mut disk.mount("disk=home,mkfs=ext4,noatime,memory=64M"));

@@ -9,9 +9,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::disks::of_mount::{cannot, device_of, find, folder, mount_of, whole_sectors};
-use crate::disks::{Access, DiskName, Folder, Front, LoopDevices};
+use crate::disks::of_mount::{device_of, find, mount_of, whole_sectors};
+use crate::disks::{Access, DiskName, Front, LoopDevices};
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::options::MountOptions;
 use crate::names::shown;
 use crate::size::Size;
 
@@ -106,8 +107,8 @@ pub fn run(arguments: DiskArgs) -> Outcome {
 
 fn create(CreateArgs { target, name, size, thick }: &CreateArgs) -> Outcome {
     let bytes = whole_sectors(size.0)?;
-    let mount = mount_of(target)?;
-    let folder = Folder::create(&mount).or_fail_doing(exit::FAILED, cannot("use .oncefs/disks in", &mount))?;
+    let mount = mount_of(target, &MountOptions::default())?;
+    let folder = mount.make_folder()?;
     let disk = folder.make(name).map_err(|e| match e.kind() {
         io::ErrorKind::AlreadyExists => {
             Failure::new(exit::FAILED, format!("there is a disk {name} already (oncefs disk list {})", shown(target)))
@@ -172,7 +173,8 @@ fn remove(OneArgs { target, name }: &OneArgs) -> Outcome {
         );
         return Err(Failure::new(exit::FAILED, text));
     }
-    let folder = folder(&mount_of(target)?)?;
+    let mount = mount_of(target, &MountOptions::default())?;
+    let folder = mount.folder()?;
     let removed = folder.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)).and_then(|folder| folder.remove(name));
     removed.or_fail_doing(exit::FAILED, format!("cannot remove the disk {name}"))
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 /// Both superblocks that are known here lie below this.
@@ -25,8 +26,7 @@ pub enum Content {
 
 /// Reads what lies on a disk.
 pub fn content(disk: &File) -> io::Result<Content> {
-    use std::os::unix::fs::MetadataExt;
-    if disk.metadata()?.blocks() == 0 {
+    if !has_data(disk)? {
         return Ok(Content::Nothing);
     }
     let mut head = [0; HEAD_BYTES];
@@ -34,6 +34,18 @@ pub fn content(disk: &File) -> io::Result<Content> {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(Content::Unknown),
         Err(e) => Err(e),
         Ok(()) => Ok(of_head(&head)),
+    }
+}
+
+/// Whether anything was written. Reserved room is no data.
+fn has_data(disk: &File) -> io::Result<bool> {
+    // SAFETY: an open descriptor and plain numbers.
+    match unsafe { libc::lseek(disk.as_raw_fd(), 0, libc::SEEK_DATA) } {
+        0.. => Ok(true),
+        _ => match io::Error::last_os_error() {
+            e if e.raw_os_error() == Some(libc::ENXIO) => Ok(false),
+            e => Err(e),
+        },
     }
 }
 

@@ -40,12 +40,12 @@ impl Disk {
 }
 
 impl Folder {
-    /// Opens the folder of the mount on `mount`. None: no disk was ever made there.
+    /// Opens the folder of the mount whose root is `root`, which `dir` leads to. None: no disk was ever made there.
     ///
     /// # Errors
     /// PermissionDenied: a directory on the way is not root's alone, so somebody else could put a file there.
-    pub fn open(mount: &Path) -> io::Result<Option<Self>> {
-        match Self::descend(mount, false) {
+    pub fn open(root: &File, dir: &Path) -> io::Result<Option<Self>> {
+        match Self::descend(root, dir, false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             found => found.map(Some),
         }
@@ -55,12 +55,12 @@ impl Folder {
     ///
     /// # Errors
     /// As [`Folder::open`].
-    pub fn create(mount: &Path) -> io::Result<Self> {
-        Self::descend(mount, true)
+    pub fn create(root: &File, dir: &Path) -> io::Result<Self> {
+        Self::descend(root, dir, true)
     }
 
-    fn descend(mount: &Path, creates: bool) -> io::Result<Self> {
-        let (mut held, mut path) = (File::open(mount)?, mount.to_owned());
+    fn descend(root: &File, dir: &Path, creates: bool) -> io::Result<Self> {
+        let (mut held, mut path) = (root.try_clone()?, dir.to_owned());
         for name in FOLDER {
             let text = c_string(name);
             if creates {
@@ -162,17 +162,27 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use tempfile::TempDir;
+
     use super::*;
 
     fn name(text: &str) -> DiskName {
         text.parse().unwrap()
     }
 
+    fn open(mount: &TempDir) -> io::Result<Option<Folder>> {
+        Folder::open(&File::open(mount.path())?, mount.path())
+    }
+
+    fn create(mount: &TempDir) -> io::Result<Folder> {
+        Folder::create(&File::open(mount.path())?, mount.path())
+    }
+
     #[test]
     fn disks_are_made_once_found_listed_and_removed() {
         let mount = tempfile::tempdir().unwrap();
-        assert!(Folder::open(mount.path()).unwrap().is_none());
-        let folder = Folder::create(mount.path()).unwrap();
+        assert!(open(&mount).unwrap().is_none());
+        let folder = create(&mount).unwrap();
         folder.make(&name("b")).unwrap().file.set_len(8192).unwrap();
         folder.make(&name("a")).unwrap();
         assert_eq!(folder.make(&name("a")).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
@@ -181,19 +191,19 @@ mod tests {
         assert_eq!(folder.find(&name("b")).unwrap().metadata().unwrap().len(), 8192);
         assert_eq!(folder.find(&name("c")).err().unwrap().kind(), io::ErrorKind::NotFound);
         folder.remove(&name("b")).unwrap();
-        assert_eq!(Folder::open(mount.path()).unwrap().unwrap().names().unwrap(), [name("a")]);
+        assert_eq!(open(&mount).unwrap().unwrap().names().unwrap(), [name("a")]);
     }
 
     #[test]
     fn a_folder_that_others_made_or_may_change_is_refused_and_no_link_is_followed() {
         let mount = tempfile::tempdir().unwrap();
         symlink("/etc", mount.path().join(".oncefs")).unwrap();
-        assert!(Folder::create(mount.path()).is_err());
+        assert!(create(&mount).is_err());
         fs::remove_file(mount.path().join(".oncefs")).unwrap();
-        let folder = Folder::create(mount.path()).unwrap();
+        let folder = create(&mount).unwrap();
         symlink("/etc/passwd", mount.path().join(".oncefs/disks/link")).unwrap();
         assert!(folder.find(&name("link")).is_err());
         fs::set_permissions(mount.path().join(".oncefs"), fs::Permissions::from_mode(0o777)).unwrap();
-        assert_eq!(Folder::open(mount.path()).err().unwrap().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(open(&mount).err().unwrap().kind(), io::ErrorKind::PermissionDenied);
     }
 }

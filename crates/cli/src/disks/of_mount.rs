@@ -1,6 +1,8 @@
 //! The disks of a mount, for commands: each failure says what to do.
 
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::Store;
@@ -10,55 +12,88 @@ use crate::control::target::Target;
 use crate::daemon::start;
 use crate::daemon::task::Task;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table::Mount;
 use crate::mounting::options::MountOptions;
 use crate::mounting::{hidden, mount_table};
 use crate::names::shown;
 use crate::process::setup;
 use crate::size::Size;
 
+/// How often a mount is looked for that ends just then.
+const TRIES: u32 = 3;
+
 /// Below this, mkfs of no file system finds room.
 const DISK_BYTES_MIN: u64 = 1 << 20;
 
-/// Where the volume of a path is mounted. A volume that is not gets a mount out of sight that ends by itself.
-pub fn mount_of(target: &Path) -> Outcome<PathBuf> {
-    match Target::find(target)? {
-        Target::Mounted(daemon) => {
-            let mount = mount_table::of_volume(&daemon.volume).or_fail(exit::FAILED)?;
-            let gone = || Failure::new(exit::FAILED, format!("{} was unmounted meanwhile", shown(&daemon.volume)));
-            mount.map(|mount| mount.dir).ok_or_else(gone)
-        }
-        Target::Offline(volume) => mount_hidden(&volume, MountOptions::default()),
+/// A mount, which cannot be unmounted meanwhile.
+pub struct HeldMount {
+    /// Where it is.
+    pub dir: PathBuf,
+    root: File,
+}
+
+impl HeldMount {
+    /// Opens the root of a mount, if it is there still.
+    fn of(mount: &Mount) -> io::Result<Option<Self>> {
+        let root = File::open(&mount.dir)?;
+        let is_it = Some(root.metadata()?.dev()) == mount.device_number();
+        Ok(is_it.then(|| Self { dir: mount.dir.clone(), root }))
+    }
+
+    /// The folder of disks. None: there never was a disk.
+    pub fn folder(&self) -> Outcome<Option<Folder>> {
+        Folder::open(&self.root, &self.dir).or_fail_doing(exit::FAILED, cannot("use .oncefs/disks in", &self.dir))
+    }
+
+    /// The folder of disks, created if need be.
+    pub fn make_folder(&self) -> Outcome<Folder> {
+        Folder::create(&self.root, &self.dir).or_fail_doing(exit::FAILED, cannot("use .oncefs/disks in", &self.dir))
     }
 }
 
-/// Mounts a volume out of sight until no disk of it is in use.
-pub fn mount_hidden(volume: &Path, options: MountOptions) -> Outcome<PathBuf> {
+/// The mount of the volume of a path. A volume without one gets a mount out of sight, with `options`, which ends by
+/// itself.
+pub fn mount_of(target: &Path, options: &MountOptions) -> Outcome<HeldMount> {
+    for _ in 0..TRIES {
+        let volume = match Target::find(target)? {
+            Target::Mounted(daemon) => daemon.volume,
+            Target::Offline(volume) => {
+                mount_hidden(&volume, options)?;
+                volume
+            }
+        };
+        let mount = mount_table::of_volume(&volume).or_fail(exit::FAILED)?;
+        let held = mount.map(|mount| HeldMount::of(&mount)).transpose();
+        // A mount out of sight may have ended just now.
+        if let Ok(Some(Some(held))) = held {
+            return Ok(held);
+        }
+    }
+    Err(Failure::new(exit::FAILED, format!("{} is being unmounted: try again", shown(target))))
+}
+
+fn mount_hidden(volume: &Path, options: &MountOptions) -> Outcome {
     if !setup::is_root() {
         return Err(Failure::new(exit::FAILED, "disks need root: use sudo"));
     }
     Store::profile_of(volume).or_fail_doing(exit::FAILED, shown(volume))?;
     let dir = hidden::place(volume).or_fail_doing(exit::FAILED, cannot("make a mount point for", volume))?;
-    let options = MountOptions { until_idle: true, ..options };
-    start::in_background(&Task { volume: volume.to_owned(), dir: dir.clone(), options }).map(|()| dir)
-}
-
-/// The folder of disks. None: there never was a disk.
-pub fn folder(mount: &Path) -> Outcome<Option<Folder>> {
-    Folder::open(mount).or_fail_doing(exit::FAILED, cannot("use .oncefs/disks in", mount))
+    let options = MountOptions { until_idle: true, ..options.clone() };
+    start::in_background(&Task { volume: volume.to_owned(), dir, options })
 }
 
 /// The disk of this name, locked against other commands.
 pub fn find(target: &Path, name: &DiskName) -> Outcome<Disk> {
-    find_in(&mount_of(target)?, target, name)
+    find_in(&mount_of(target, &MountOptions::default())?, target, name)
 }
 
-/// As [`find`], in the mount on `mount`. `target` is the user's name for it.
-pub fn find_in(mount: &Path, target: &Path, name: &DiskName) -> Outcome<Disk> {
+/// As [`find`], in `mount`. `target` is the user's name for it.
+pub fn find_in(mount: &HeldMount, target: &Path, name: &DiskName) -> Outcome<Disk> {
     let unknown = || {
         let text = format!("there is no disk {name} (oncefs disk list {} shows all)", shown(target));
         Failure::new(exit::FAILED, text)
     };
-    let folder = folder(mount)?.ok_or_else(unknown)?;
+    let folder = mount.folder()?.ok_or_else(unknown)?;
     let disk = folder.find(name).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => unknown(),
         _ => Failure::new(exit::FAILED, format!("cannot open the disk {name}: {e}")),

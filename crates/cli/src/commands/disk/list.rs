@@ -7,10 +7,11 @@ use clap::Args;
 use oncefs_toolbox::{Column, Table};
 use serde_json::{Value, json};
 
-use crate::disks::of_mount::{cannot, device_of, folder, mount_of};
+use crate::disks::of_mount::{cannot, device_of, mount_of};
 use crate::disks::{Content, DiskName, Folder, content, mounted_at};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::figures::json::path;
+use crate::mounting::options::MountOptions;
 use crate::names::{self, shown};
 use crate::size::Size;
 
@@ -48,18 +49,18 @@ struct Shown {
 
 /// Shows all disks of a mounted volume.
 pub fn run(ListArgs { target, json }: &ListArgs) -> Outcome {
-    let mount = mount_of(target)?;
-    let disks = match folder(&mount)? {
+    let mount = mount_of(target, &MountOptions::default())?;
+    let disks = match mount.folder()? {
         None => Vec::new(),
         Some(folder) => {
-            let names = folder.names().or_fail_doing(exit::FAILED, cannot("read .oncefs/disks in", &mount))?;
+            let names = folder.names().or_fail_doing(exit::FAILED, cannot("read .oncefs/disks in", &mount.dir))?;
             names.into_iter().map(|name| look(&folder, name)).collect::<Outcome<Vec<_>>>()?
         }
     };
     if *json {
         say!("{}", names::json(&json!({ "disks": disks.iter().map(as_json).collect::<Vec<_>>() })));
     } else if disks.is_empty() {
-        say!("{} has no disks", shown(&mount));
+        say!("{} has no disks", shown(target));
     } else {
         put!("{}", table(&disks));
     }

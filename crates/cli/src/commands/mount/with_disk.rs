@@ -7,8 +7,7 @@ use std::process::{Command, Stdio};
 
 use oncefs_engine::settings;
 
-use crate::control::target::Target;
-use crate::disks::of_mount::{device_of, find_in, mount_hidden, mount_of};
+use crate::disks::of_mount::{device_of, find_in, mount_of};
 use crate::disks::{Access, Content, Disk, DiskName, Front, LoopDevices, content};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::{MountOptions, VALUED};
@@ -85,10 +84,7 @@ pub fn run(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
 
 fn mount(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
     let name = &request.disk;
-    let place = match Target::find(volume)? {
-        Target::Mounted(_) => mount_of(volume)?,
-        Target::Offline(volume) => mount_hidden(&volume, request.for_volume.clone())?,
-    };
+    let place = mount_of(volume, &request.for_volume)?;
     let disk = find_in(&place, volume, name)?;
     match device_of(&disk, name)? {
         Some(device) if request.is_remount => mount_device(&device, None, dir, request),

@@ -23,6 +23,7 @@ use crate::signals::requests::{Committer, Signals};
 use crate::space::allocator::Allocator;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
+use crate::space::pins::Pins;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::maps::MapLocks;
 use crate::state::published::State;
@@ -36,6 +37,7 @@ use crate::write::hash::Hasher;
 use crate::write::inline::InlineDedup;
 
 /// The parts that own state. Every other part of a volume uses some of them.
+#[derive(Clone)]
 pub struct BaseParts {
     /// Whether it takes changes.
     pub health: Arc<Health>,
@@ -49,8 +51,10 @@ pub struct BaseParts {
     pub stored: Arc<CheckpointStore>,
     /// The log, and the gates that order groups and checkpoints.
     pub journal: Arc<Journal>,
-    /// Free space, and the readers that delay its reuse.
+    /// Free space.
     pub space: Arc<FreeSpace>,
+    /// The readers that delay the reuse of freed blocks.
+    pub pins: Arc<Pins>,
     /// Published blocks in memory.
     pub staging: Arc<Staging>,
     /// The read cache.
@@ -132,6 +136,7 @@ impl BaseParts {
     pub fn new(parts: Parts) -> Self {
         let settings = parts.settings;
         let opened_at = parts.state.durable_sequence;
+        let pins = Arc::new(Pins::default());
         Self {
             health: Arc::new(Health::new(parts.is_read_only)),
             maps: Arc::new(MapLocks::new(parts.state.totals.next_map)),
@@ -139,7 +144,8 @@ impl BaseParts {
             data: Arc::new(DataArea::new(parts.data, parts.buffers_max)),
             stored: Arc::new(CheckpointStore::new(parts.table, parts.kv)),
             journal: Arc::new(Journal::new(parts.volume_id, opened_at, parts.log, parts.journal_bounds)),
-            space: Arc::new(FreeSpace::new(parts.allocator, parts.host, parts.ballast)),
+            space: Arc::new(FreeSpace::new(parts.allocator, pins.clone(), parts.host, parts.ballast)),
+            pins,
             staging: Arc::new(parts.staging),
             read_cache: Arc::new(ReadCache::new(parts.read_cache_bytes.0, parts.read_cache_bytes.1)),
             hints: Arc::new(Hints::new(&settings, parts.disk_hints)),

@@ -39,7 +39,6 @@
 //! # }
 //! ```
 
-mod core;
 mod error;
 mod store;
 pub mod sync;
@@ -70,7 +69,6 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use background::steps::BackgroundStep;
 pub use commit::change_room::LogReservation;
 pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
@@ -107,6 +105,7 @@ pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, Unknow
 pub use volume::backend::{Backend, TestHooks};
 pub use volume::ballast::Ballast;
 pub use volume::history::History;
+pub use volume::steps::BackgroundStep;
 pub use volume::unfinished::Unfinished;
 pub use worker::load::DeviceLoad;
 pub use worker::status::{DedupCommand, DedupStatus};

@@ -7,16 +7,16 @@ use std::sync::atomic::Ordering;
 
 #[cfg(doc)]
 use crate::Error;
-use crate::background::steps::BackgroundStep;
 use crate::background::threads::Threads;
-use crate::core::Core;
 use crate::format::superblock::Superblock;
 use crate::sync::{AtomicBool, LockRank, Mutex};
+use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files as volume;
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
+use crate::volume::steps::BackgroundStep;
 use crate::volume::superblock_file;
 use crate::volume::unfinished::Unfinished;
 use crate::worker::load::DeviceLoad;
@@ -58,7 +58,7 @@ mod upkeep;
 /// checksum, their bounds or each other. [`Error::ReadOnly`], where the volume changes: it was opened read-only, or an
 /// earlier failure made it read-only until it is opened again ([`Store::failure`] tells why).
 pub struct Store {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<Volume>,
     volume_id: [u8; 16],
     secret: [u8; 32],
     path: PathBuf,
@@ -151,9 +151,9 @@ impl Store {
             device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
         let core = Arc::new(recover(backend, options, settings, TestHooks::default())?);
-        core.space.look_up_host();
+        core.base.space.look_up_host();
         if !options.read_only {
-            core.space.ballast().look();
+            core.base.space.ballast().look();
         }
         let threads = if background { Some(Threads::start(&core)?) } else { None };
         Ok(Arc::new(Self {
@@ -236,18 +236,18 @@ impl Store {
         let Some(threads) = self.threads.lock().take() else {
             // Opened for repair, unless it was closed before or has no files on the host.
             let was_closed = self.is_closed.swap(true, Ordering::AcqRel) || self.hold.is_none();
-            let is_settled = was_closed || self.core.health.is_read_only();
-            return if is_settled { Ok(()) } else { self.core.checkpoint_what_is_whole() };
+            let is_settled = was_closed || self.core.base.health.is_read_only();
+            return if is_settled { Ok(()) } else { self.core.commits.checkpoint_what_is_whole() };
         };
         self.is_closed.store(true, Ordering::Release);
         // The worker and the reclaimer may publish until they have ended.
-        self.core.signals.stop();
+        self.core.base.signals.stop();
         threads.join();
-        drop(self.core.worker.defrag_turn());
-        if self.core.health.usable().is_ok() {
-            self.core.save_scrub()?;
+        drop(self.core.base.worker.defrag_turn());
+        if self.core.base.health.usable().is_ok() {
+            self.core.scrubber.save_scrub()?;
         }
-        let committed = self.core.checkpoint();
+        let committed = self.core.commits.checkpoint();
         if committed.is_ok() {
             self.core.leave_cleanly();
         }
@@ -280,13 +280,13 @@ impl Store {
     /// - [`Error::ReadOnly`]: the volume takes no changes.
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table cannot be read. Nothing is published.
     pub fn publish(&self, change: Change) -> Result<()> {
-        self.core.foreground.serve(|| self.core.publish(change))
+        self.core.base.foreground.serve(|| self.core.publisher.publish(change))
     }
 
     /// A new, empty map. It takes no space until it is written; its id is never handed out again.
     pub fn new_map(&self) -> MapId {
-        let map = self.core.maps.take_id();
-        self.core.policy.note_published_policy(map, FilePolicy::default());
+        let map = self.core.base.maps.take_id();
+        self.core.base.policy.note_published_policy(map, FilePolicy::default());
         map
     }
 
@@ -338,9 +338,9 @@ impl Store {
         urgency: Urgency,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.foreground.serve(|| {
+        self.core.base.foreground.serve(|| {
             self.core.change_room.wait_for_room();
-            self.core.write_request(map, at, data, urgency, with)
+            self.core.writer.write_request(map, at, data, urgency, with)
         })
     }
 
@@ -353,7 +353,7 @@ impl Store {
     ///   checked if the setting `verify` covers reads.
     /// - [`Error::Io`]: a device or the record store failed.
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
-        self.core.foreground.serve(|| self.core.read(map, at, len))
+        self.core.base.foreground.serve(|| self.core.reader.read(map, at, len))
     }
 
     /// Reads whole blocks into `bytes`, whose length gives their number, aligned as in
@@ -363,7 +363,7 @@ impl Store {
     ///
     /// As [`Store::read`].
     pub fn read_blocks(&self, map: MapId, first: Lbn, bytes: &mut [u8]) -> Result<()> {
-        self.core.foreground.serve(|| self.core.read_blocks(map, first, bytes))
+        self.core.base.foreground.serve(|| self.core.reader.read_blocks(map, first, bytes))
     }
 
     /// Learns how the map is read, from bytes read by a user who may also write them: a map that is read at random has
@@ -388,9 +388,9 @@ impl Store {
     /// - [`Error::MapDetached`]: the map was detached before.
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table or the record store cannot be read.
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
-        self.core.foreground.serve(|| {
+        self.core.base.foreground.serve(|| {
             self.core.change_room.wait_for_room();
-            self.core.detach(map, with)
+            self.core.range_changes.detach(map, with)
         })
     }
 
@@ -401,7 +401,7 @@ impl Store {
     ///
     /// `done` gets the error of the commit (see [`Store::commit`]), or [`Error::ReadOnly`] if the volume was closed.
     pub fn barrier(&self, done: Box<dyn FnOnce(Result<()>) + Send>) {
-        if self.core.health.is_read_only() {
+        if self.core.base.health.is_read_only() {
             return done(Ok(()));
         }
         self.core.barrier(done);
@@ -416,7 +416,7 @@ impl Store {
     ///   the commit failed. What was published may or may not be durable, and the volume is read-only until it is
     ///   opened again.
     pub fn commit(&self) -> Result<()> {
-        self.core.commit()
+        self.core.commits.commit()
     }
 
     /// The volume's space, in blocks, as of the last publication.
@@ -436,7 +436,7 @@ impl Store {
 
     /// Whether the host has so little left that nothing should be created that takes more room there than it frees.
     pub fn is_host_full(&self) -> bool {
-        self.core.space.ballast().is_needed()
+        self.core.base.space.ballast().is_needed()
     }
 
     /// Enlarges the data area to `data_bytes`, rounded down to whole blocks. Durable on return.
@@ -453,17 +453,17 @@ impl Store {
 
     /// Whether files are ranked by their use.
     pub fn ranks_files(&self) -> bool {
-        self.core.tuning.ranks_files()
+        self.core.base.tuning.ranks_files()
     }
 
     /// How far the clock for ranks is ahead of the machine's, in seconds.
     pub fn rank_clock_offset_seconds(&self) -> i64 {
-        self.core.tuning.rank_clock_offset_seconds()
+        self.core.base.tuning.rank_clock_offset_seconds()
     }
 
     /// Why the volume became read-only. `None` if it did not.
     pub fn failure(&self) -> Option<String> {
-        self.core.health.failure()
+        self.core.base.health.failure()
     }
 
     /// Counters, histograms, caches, space and settings.

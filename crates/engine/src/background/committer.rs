@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::Result;
-use crate::core::Core;
 use crate::signals::requests::{CommitRequest, Done};
+use crate::volume::assembly::Volume;
 
 /// A group is committed at the latest this long after its first change.
 const COMMIT_AFTER: Duration = Duration::from_secs(5);
@@ -22,48 +22,35 @@ const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
 const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
 
 /// The work of the committer's thread until the volume is closed.
-pub fn run_committer(core: &Core) {
+pub fn run_committer(core: &Volume) {
     let mut looked_around = Instant::now();
     loop {
-        let (began, last) = core.group_times();
+        let (began, last) = core.groups.group_times();
         let is_idle = began.is_none();
-        let request = core.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
+        let request = core.base.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
         let is_due = began.is_some_and(|began| began.elapsed() >= COMMIT_AFTER)
             || last.is_some_and(|last| last.elapsed() >= COMMIT_AFTER_QUIET);
         if request.now || is_due {
             answer(core, request.barriers);
         } else {
-            core.release_waiting();
+            core.groups.release_waiting();
         }
         if request.stop {
-            let CommitRequest { barriers, .. } = core.signals.next_commit(Duration::ZERO, false);
+            let CommitRequest { barriers, .. } = core.base.signals.next_commit(Duration::ZERO, false);
             return answer(core, barriers);
         }
         if looked_around.elapsed() >= IDLE_TICK {
             looked_around = Instant::now();
-            core.space.look_up_host();
-            core.space.ballast().look();
+            core.base.space.look_up_host();
+            core.base.space.ballast().look();
             core.lend_memory();
         }
     }
 }
 
-impl Core {
-    /// See [`crate::Store::barrier`]. The first waiter commits inline. Waiters that come meanwhile are answered
-    /// together, by the committer.
-    pub fn barrier(&self, done: Done) {
-        if !self.signals.begin_commit() {
-            return self.signals.barrier(done);
-        }
-        let result = self.commit();
-        self.signals.end_commit();
-        tell(self, &result, vec![done]);
-    }
-}
-
 /// Commits, and notifies all waiters.
-pub fn answer(core: &Core, barriers: Vec<Done>) {
-    let result = core.commit();
+pub fn answer(core: &Volume, barriers: Vec<Done>) {
+    let result = core.commits.commit();
     if let Err(error) = &result
         && barriers.is_empty()
     {
@@ -72,8 +59,9 @@ pub fn answer(core: &Core, barriers: Vec<Done>) {
     tell(core, &result, barriers);
 }
 
-fn tell(core: &Core, result: &Result<()>, barriers: Vec<Done>) {
-    core.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
+/// Notifies callers that wait for a commit of its result.
+pub fn tell(core: &Volume, result: &Result<()>, barriers: Vec<Done>) {
+    core.base.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
     for done in barriers {
         done(match result {
             Ok(()) => Ok(()),

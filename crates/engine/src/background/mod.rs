@@ -1,5 +1,4 @@
 //! The background threads of a volume.
 
 pub mod committer;
-pub mod steps;
 pub mod threads;

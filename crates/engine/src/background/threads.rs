@@ -6,8 +6,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::background::committer::{COMMIT_AFTER_QUIET, IDLE_TICK, run_committer};
-use crate::core::Core;
 use crate::sync::{LockRank, Mutex};
+use crate::volume::assembly::Volume;
 use crate::{Error, Result};
 
 /// Holes are punched after this long without a publication.
@@ -16,9 +16,9 @@ const PUNCH_AFTER_QUIET: Duration = Duration::from_millis(500);
 const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < PUNCH_AFTER_QUIET.as_millis());
 
 /// The work of a thread until the volume is closed.
-type Work = fn(&Core);
+type Work = fn(&Volume);
 /// Starts a thread of this name.
-type Spawn<'a> = &'a dyn Fn(&str, &Arc<Core>, Work) -> Result<JoinHandle<()>>;
+type Spawn<'a> = &'a dyn Fn(&str, &Arc<Volume>, Work) -> Result<JoinHandle<()>>;
 
 const WORK: [(&str, Work); 4] = [
     ("oncefs-commit", run_committer),
@@ -34,19 +34,19 @@ pub struct Threads {
 
 impl Threads {
     /// Starts them: all of them, or none on an error.
-    pub fn start(core: &Arc<Core>) -> Result<Self> {
+    pub fn start(core: &Arc<Volume>) -> Result<Self> {
         Self::start_by(core, &spawn)
     }
 
     /// If one cannot be started, those started before end: they would work on a volume that is not open.
-    fn start_by(core: &Arc<Core>, spawn: Spawn<'_>) -> Result<Self> {
+    fn start_by(core: &Arc<Volume>, spawn: Spawn<'_>) -> Result<Self> {
         let threads = Self { handles: Mutex::new(LockRank::Thread, Vec::new()) };
-        core.signals.threads_start();
+        core.base.signals.threads_start();
         for (name, work) in WORK {
             match spawn(name, core, work) {
                 Ok(handle) => threads.handles.lock().push(handle),
                 Err(error) => {
-                    core.signals.stop();
+                    core.base.signals.stop();
                     threads.join();
                     return Err(error);
                 }
@@ -65,7 +65,7 @@ impl Threads {
     }
 }
 
-fn spawn(name: &str, core: &Arc<Core>, work: Work) -> Result<JoinHandle<()>> {
+fn spawn(name: &str, core: &Arc<Volume>, work: Work) -> Result<JoinHandle<()>> {
     let core = core.clone();
     thread::Builder::new()
         .name(name.to_owned())
@@ -73,35 +73,35 @@ fn spawn(name: &str, core: &Arc<Core>, work: Work) -> Result<JoinHandle<()>> {
         .map_err(|e| Error::io("starting a background thread", e))
 }
 
-fn run_checkpointer(core: &Core) {
-    while core.signals.next_checkpoint() {
-        if let Err(error) = core.checkpoint() {
-            core.health.tell("a checkpoint failed", &error);
+fn run_checkpointer(core: &Volume) {
+    while core.base.signals.next_checkpoint() {
+        if let Err(error) = core.commits.checkpoint() {
+            core.base.health.tell("a checkpoint failed", &error);
         }
     }
 }
 
-fn run_reclaimer(core: &Core) {
-    while !core.signals.is_stopped() {
-        if let Some(map) = core.signals.next_detached(IDLE_TICK) {
-            if let Err(error) = core.reclaim(map) {
-                core.health.tell("the blocks of a deleted file are not freed before the next mount", &error);
+fn run_reclaimer(core: &Volume) {
+    while !core.base.signals.is_stopped() {
+        if let Some(map) = core.base.signals.next_detached(IDLE_TICK) {
+            if let Err(error) = core.reclaimer.reclaim(map) {
+                core.base.health.tell("the blocks of a deleted file are not freed before the next mount", &error);
             }
             continue;
         }
-        let is_quiet = || core.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
-        while is_quiet() && !core.signals.is_stopped() && core.free_blocks.punch_some() {}
+        let is_quiet = || core.groups.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
+        while is_quiet() && !core.base.signals.is_stopped() && core.free_blocks.punch_some() {}
     }
 }
 
-fn run_worker(core: &Core) {
+fn run_worker(core: &Volume) {
     if let Err(error) = core.hint_levels.fill_hints() {
         log::error!("the block table was not read to its end, some duplicates will be missed: {error}");
     }
-    while !core.signals.is_stopped() {
-        let sleep = core.work();
+    while !core.base.signals.is_stopped() {
+        let sleep = core.work_loop.work();
         if !sleep.is_zero() {
-            core.signals.sleep_worker(sleep);
+            core.base.signals.sleep_worker(sleep);
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         let content = unique(3, 1);
         let core = devices.open();
         core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         drop(core);
         for fails in 0..WORK.len() {
             let core = Arc::new(devices.open());
@@ -136,12 +136,12 @@ mod tests {
             assert!(started.is_err(), "thread {fails} was not started");
             assert_eq!(Arc::strong_count(&core), 1, "a thread goes on after thread {fails} was not started");
             drop(core);
-            let read = devices.open().read(MapId(1), 0, content.len()).unwrap();
+            let read = devices.open().reader.read(MapId(1), 0, content.len()).unwrap();
             assert!(read.iter().eq(&content));
         }
         let core = Arc::new(devices.open());
         let threads = Threads::start(&core).unwrap();
-        core.signals.stop();
+        core.base.signals.stop();
         threads.join();
     }
 }

@@ -10,16 +10,24 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use crate::commit::log::Mark;
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::commit::commit_group::GroupCommitter;
+use crate::commit::commit_group::{FULLNESS_MAX, Frozen, Layers};
+use crate::commit::log::Journal;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::page::{PAGE_BYTES, page_of};
-use crate::format::record::Totals;
 use crate::kv::Put;
-use crate::state::maps::ShardMap;
-use crate::state::records::RecordMap;
+use crate::signals::health::Health;
+use crate::space::free_space::FreeSpace;
+use crate::space::write_out::BlockWriter;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
+use crate::state::published::State;
 use crate::state::table::Pages;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
 use crate::sync::MutexGuard;
 use crate::{Error, Pbn, Result};
 
@@ -36,29 +44,45 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 const NOTICES_AFTER: Duration = Duration::from_millis(500);
 const NOTICES_MAX: u32 = 24;
 
-/// All changes up to a point in the log.
-pub struct Frozen {
-    /// The objects.
-    pub layers: Layers,
-    /// The point.
-    pub mark: Mark,
-    /// The volume's totals there.
-    pub totals: Totals,
+/// Commits, and checkpoints when the log or memory needs it.
+pub struct Commits {
+    health: Arc<Health>,
+    journal: Arc<Journal>,
+    space: Arc<FreeSpace>,
+    state: Arc<Mutex<State>>,
+    stored: Arc<CheckpointStore>,
+    stats: Arc<Statistics>,
+    metadata: Arc<Metadata>,
+    groups: Arc<GroupCommitter>,
+    block_writer: Arc<BlockWriter>,
+    change_room: Arc<ChangeRoom>,
 }
 
-/// Changed objects, set apart.
-pub struct Layers {
-    /// Records.
-    pub records: Arc<RecordMap>,
-    /// Parts of maps.
-    pub shards: Arc<ShardMap>,
-    /// Pages of the block table.
-    pub pages: Arc<Pages>,
-    /// Blocks whose data rides in the log.
-    pub logged: Vec<Pbn>,
+impl Commits {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        groups: &Arc<GroupCommitter>,
+        block_writer: &Arc<BlockWriter>,
+        change_room: &Arc<ChangeRoom>,
+    ) -> Self {
+        Self {
+            health: base.health.clone(),
+            journal: base.journal.clone(),
+            space: base.space.clone(),
+            state: base.state.clone(),
+            stored: base.stored.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            groups: groups.clone(),
+            block_writer: block_writer.clone(),
+            change_room: change_room.clone(),
+        }
+    }
 }
 
-impl Core {
+impl Commits {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     ///
     /// A read error here would keep the log from ever being trimmed. So the open group becomes durable, as far as the
@@ -71,7 +95,7 @@ impl Core {
     pub fn checkpoint_holding(&self, held: &MutexGuard<'_, ()>) -> Result<()> {
         // A device that failed for a moment gets a second try.
         if let Err(error) = self.read_for_checkpoint().or_else(|_| self.read_for_checkpoint()) {
-            self.commit_group(false)?;
+            self.groups.commit_group(false)?;
             self.health.fail(&error);
             return Err(error);
         }
@@ -85,7 +109,7 @@ impl Core {
             Ok(()) => self.write_checkpoint(&held),
             Err(error) => {
                 log::warn!("the log cannot be emptied: {error}");
-                self.commit_group(false).map(drop)
+                self.groups.commit_group(false).map(drop)
             }
         }
     }
@@ -107,7 +131,7 @@ impl Core {
     /// Writes a checkpoint. The caller holds off other checkpoints.
     fn write_checkpoint(&self, _held: &MutexGuard<'_, ()>) -> Result<()> {
         let dirty = self.state.lock().dirty_bytes();
-        let Some(frozen) = self.commit_group(true)? else { return Ok(()) };
+        let Some(frozen) = self.groups.commit_group(true)? else { return Ok(()) };
         let (opened_at, reached) = (self.journal.opened_at(), frozen.mark.sequence);
         assert!(opened_at <= reached, "a checkpoint of group {reached}, the volume was opened at {opened_at}");
         self.space.ballast().make_room(2 * dirty + CHECKPOINT_BYTES);
@@ -158,8 +182,8 @@ impl Core {
         // Blocks freed meanwhile are not worth writing. They stay in memory until they are released.
         let Layers { logged, pages, .. } = &frozen.layers;
         let is_live = |pbn: &Pbn| pages.get(&page_of(*pbn)).is_none_or(|page| page.count(*pbn) > 0);
-        self.write_out(logged.iter().copied().filter(is_live).collect())?;
-        self.flush_data()?;
+        self.block_writer.write_out(logged.iter().copied().filter(is_live).collect())?;
+        self.groups.flush_data()?;
         self.write_pages(&frozen.layers.pages, frozen.mark.sequence)?;
         self.write_records(frozen)
     }
@@ -229,8 +253,40 @@ impl Core {
         drop(pages);
         self.journal.trim(mark);
         let trimmed = || Some(self.state.lock().trimmed(mark.sequence, &logged));
-        self.space.release(trimmed, |run| self.forget(run));
+        self.space.release(trimmed, |run| self.groups.forget(run));
         self.stats.counters.checkpoints.fetch_add(1, Relaxed);
         self.change_room.checkpoint_ended();
+    }
+}
+
+impl Commits {
+    /// Makes everything published so far durable.
+    pub fn commit(&self) -> Result<()> {
+        self.change_room.tell_failure(self.commit_with_room())
+    }
+
+    /// Commits, or checkpoints if the log needs it.
+    fn commit_with_room(&self) -> Result<()> {
+        loop {
+            if self.journal.fullness() > FULLNESS_MAX {
+                let held = self.journal.hold_checkpoints();
+                // A checkpoint that was under way may have trimmed the log. Then a second one is not needed.
+                if self.journal.fullness() > FULLNESS_MAX {
+                    return self.checkpoint_holding(&held);
+                }
+            }
+            if self.groups.commit_unless_full()? {
+                self.groups.ask_for_checkpoint_if_due();
+                return Ok(());
+            }
+        }
+    }
+
+    /// Like `commit`, for a volume under repair by fsck.
+    pub fn commit_what_is_whole(&self) -> Result<()> {
+        if self.journal.fullness() > FULLNESS_MAX {
+            return self.checkpoint_what_is_whole();
+        }
+        self.groups.commit_group(false).map(drop)
     }
 }

@@ -4,30 +4,67 @@
 //! or is small and rides in the record; (3) the record is written and flushed. A crash before the end of (3)
 //! leaves the group before; after it, this group. (4) Freed blocks wait for readers, then are free.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::commit::checkpoint::{Frozen, Layers};
-use crate::commit::log::CommitUnderWay;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::commit::log::Journal;
+use crate::commit::log::{CommitUnderWay, Mark};
 use crate::commit::log_room::RECORD_SHARE;
-use crate::core::Core;
 use crate::format::ops::{Op, OpWriter};
 use crate::format::record::Totals;
+use crate::read::cache::ReadCache;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
 use crate::space::allocator::Run;
+use crate::space::data_area::DataArea;
+use crate::space::free_space::FreeSpace;
+use crate::space::write_out::BlockWriter;
+use crate::state::maps::MapLocks;
+use crate::state::maps::ShardMap;
 use crate::state::published::Group;
+use crate::state::published::State;
 use crate::state::published::Waiting;
 use crate::state::records::RecordMap;
+use crate::state::staging::Staging;
+use crate::state::table::Pages;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
 /// Above this share of the log a checkpoint is requested.
 const CHECKPOINT_FULLNESS: f64 = 0.5;
 /// Above this share a commit becomes a checkpoint. The rest has room for the largest group, which crosses the bound,
 /// for the checkpoint's own group, and for the space that one of them wastes at the ring's end.
-const FULLNESS_MAX: f64 = 0.6;
+pub const FULLNESS_MAX: f64 = 0.6;
 const _: () = assert!(1.0 - FULLNESS_MAX > 3.0 / RECORD_SHARE as f64);
 
 /// On a host with little room a checkpoint starts while it still fits into the space set aside there.
 const SHORT_DIRTY_BYTES_MAX: u64 = 4 << 20;
+
+/// All changes up to a point in the log.
+pub struct Frozen {
+    /// The objects.
+    pub layers: Layers,
+    /// The point.
+    pub mark: Mark,
+    /// The volume's totals there.
+    pub totals: Totals,
+}
+
+/// Changed objects, set apart.
+pub struct Layers {
+    /// Records.
+    pub records: Arc<RecordMap>,
+    /// Parts of maps.
+    pub shards: Arc<ShardMap>,
+    /// Pages of the block table.
+    pub pages: Arc<Pages>,
+    /// Blocks whose data rides in the log.
+    pub logged: Vec<Pbn>,
+}
 
 /// A group on its way to the log.
 struct Taken {
@@ -37,29 +74,43 @@ struct Taken {
     layers: Option<Layers>,
 }
 
-impl Core {
-    /// Makes everything published so far durable.
-    pub fn commit(&self) -> Result<()> {
-        self.change_room.tell_failure(self.commit_with_room())
-    }
+/// Makes groups durable in the log, and frees the blocks that durable groups released.
+pub struct GroupCommitter {
+    health: Arc<Health>,
+    stats: Arc<Statistics>,
+    journal: Arc<Journal>,
+    maps: Arc<MapLocks>,
+    space: Arc<FreeSpace>,
+    state: Arc<Mutex<State>>,
+    data: Arc<DataArea>,
+    staging: Arc<Staging>,
+    read_cache: Arc<ReadCache>,
+    signals: Arc<Signals>,
+    block_writer: Arc<BlockWriter>,
+    change_room: Arc<ChangeRoom>,
+}
 
-    /// Commits, or checkpoints if the log needs it.
-    fn commit_with_room(&self) -> Result<()> {
-        loop {
-            if self.journal.fullness() > FULLNESS_MAX {
-                let held = self.journal.hold_checkpoints();
-                // A checkpoint that was under way may have trimmed the log. Then a second one is not needed.
-                if self.journal.fullness() > FULLNESS_MAX {
-                    return self.checkpoint_holding(&held);
-                }
-            }
-            if self.commit_unless_full()? {
-                self.ask_for_checkpoint_if_due();
-                return Ok(());
-            }
+impl GroupCommitter {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, block_writer: &Arc<BlockWriter>, change_room: &Arc<ChangeRoom>) -> Self {
+        Self {
+            health: base.health.clone(),
+            stats: base.stats.clone(),
+            journal: base.journal.clone(),
+            maps: base.maps.clone(),
+            space: base.space.clone(),
+            state: base.state.clone(),
+            data: base.data.clone(),
+            staging: base.staging.clone(),
+            read_cache: base.read_cache.clone(),
+            signals: base.signals.clone(),
+            block_writer: block_writer.clone(),
+            change_room: change_room.clone(),
         }
     }
+}
 
+impl GroupCommitter {
     /// Commits. False: the log is so full that only a checkpoint may follow. This is checked with the right to append,
     /// because other threads commit meanwhile and a single group may cross the bound.
     pub fn commit_unless_full(&self) -> Result<bool> {
@@ -79,14 +130,6 @@ impl Core {
         if self.journal.fullness_left() > CHECKPOINT_FULLNESS || is_much {
             self.signals.want_checkpoint();
         }
-    }
-
-    /// Like `commit`, for a volume under repair by fsck.
-    pub fn commit_what_is_whole(&self) -> Result<()> {
-        if self.journal.fullness() > FULLNESS_MAX {
-            return self.checkpoint_what_is_whole();
-        }
-        self.commit_group(false).map(drop)
     }
 
     /// When the current group's first and last changes came.
@@ -166,7 +209,7 @@ impl Core {
         }
         let riders = if rides { self.push_data(&mut ops, &staged) } else { Vec::new() };
         if !rides {
-            self.write_out(staged)?;
+            self.block_writer.write_out(staged)?;
         }
         self.flush_data()?;
         // A host that writes every block to a new place needs room for the log too.

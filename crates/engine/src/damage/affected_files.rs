@@ -1,10 +1,18 @@
 //! The files that bad blocks belong to. No structure leads from a block to the maps that refer to it, so all maps are
 //! searched, but only if a block is bad.
 
-use crate::core::Core;
+use std::sync::Arc;
+
+use crate::base::BaseParts;
 use crate::damage::bad_blocks::BlockLocation;
 use crate::format::damage_records::BadRecord;
 use crate::format::keys::ShardKey;
+use crate::layout::referrers::ReferrerSearch;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
+use crate::state::published::State;
+use crate::sync::Mutex;
+use crate::worker::remap::Remapper;
 use crate::worker::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -37,7 +45,34 @@ pub struct BadPlace {
     pub is_lost: bool,
 }
 
-impl Core {
+/// Finds the files that bad blocks belong to, and moves them to replacements.
+pub struct AffectedFiles {
+    state: Arc<Mutex<State>>,
+    pins: Arc<Pins>,
+    metadata: Arc<Metadata>,
+    remapper: Arc<Remapper>,
+    referrer_search: Arc<ReferrerSearch>,
+}
+
+impl AffectedFiles {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        remapper: &Arc<Remapper>,
+        referrer_search: &Arc<ReferrerSearch>,
+    ) -> Self {
+        Self {
+            state: base.state.clone(),
+            pins: base.pins.clone(),
+            metadata: metadata.clone(),
+            remapper: remapper.clone(),
+            referrer_search: referrer_search.clone(),
+        }
+    }
+}
+
+impl AffectedFiles {
     /// See [`crate::Store::bad_blocks`].
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
         let all = self.state.lock().bad.list();
@@ -79,7 +114,7 @@ impl Core {
     /// blocks are bad.
     fn bad_places_from(&self, from: ShardKey) -> Result<(Vec<Place>, Option<ShardKey>)> {
         let mut places = Vec::new();
-        let next = self.each_data_extent(from, PORTION_SHARDS, &mut |extent| {
+        let next = self.referrer_search.each_data_extent(from, PORTION_SHARDS, &mut |extent| {
             let state = self.state.lock();
             places.extend(
                 state
@@ -99,7 +134,7 @@ impl Core {
     /// Makes files in some shards refer to the replacements directly. Returns where to continue. A move is a remap:
     /// under the file's lock, and only while the map still names the bad block.
     pub fn move_to_replacement(&self, from: ShardKey) -> Result<Option<ShardKey>> {
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let (places, next) = self.bad_places_from(from)?;
         let mut remaps = Vec::new();
         for (map, lbn, pbn) in places {
@@ -114,7 +149,7 @@ impl Core {
                 remaps.push(Remap { visit: Visit { map, lbn, pbn, entry }, target: (replacement, of_replacement) });
             }
         }
-        self.remap(remaps)?;
+        self.remapper.remap(remaps)?;
         Ok(next)
     }
 }

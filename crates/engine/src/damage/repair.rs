@@ -5,17 +5,39 @@
 //! replacement is any sound block with the same content. The record refers to it, and reads go there. Each step is one
 //! publication, so that a crash leaves the state before it or after it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::commit::checkpoint::Commits;
+use crate::commit::commit_group::GroupCommitter;
+use crate::damage::notices::Damage;
 use crate::damage::notices::Noticed;
+use crate::damage::replicas::Replicas;
 use crate::device::buffer::PooledBuf;
 use crate::format::damage_records::BadRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::{BAD, Entry, REPLICA};
-use crate::space::allocator::{Run, blocks_in};
+use crate::hints::levels::HintLevels;
+use crate::hints::store::Hints;
+use crate::read::cache::ReadCache;
+use crate::read::device::DataReader;
+use crate::signals::health::Health;
+use crate::space::allocator::Run;
 use crate::space::claim::Claim;
+use crate::space::claim::FreeBlocks;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::space::write_out::BlockWriter;
+use crate::state::loading::Metadata;
+use crate::state::published::State;
 use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
+use crate::write::hash::Hasher;
+use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
 /// The unit in which devices lose data.
@@ -35,7 +57,72 @@ pub enum Look {
     Unknown,
 }
 
-impl Core {
+/// Repairs blocks while the volume is in use.
+pub struct Repairs {
+    damage: Arc<Damage>,
+    health: Arc<Health>,
+    pins: Arc<Pins>,
+    state: Arc<Mutex<State>>,
+    staging: Arc<Staging>,
+    data: Arc<DataArea>,
+    hasher: Arc<Hasher>,
+    stats: Arc<Statistics>,
+    hints: Arc<Hints>,
+    read_cache: Arc<ReadCache>,
+    metadata: Arc<Metadata>,
+    data_reader: Arc<DataReader>,
+    free_blocks: Arc<FreeBlocks>,
+    block_writer: Arc<BlockWriter>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+    hint_levels: Arc<HintLevels>,
+    commits: Arc<Commits>,
+    groups: Arc<GroupCommitter>,
+    replicas: Arc<Replicas>,
+}
+
+impl Repairs {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        data_reader: &Arc<DataReader>,
+        free_blocks: &Arc<FreeBlocks>,
+        block_writer: &Arc<BlockWriter>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+        hint_levels: &Arc<HintLevels>,
+        commits: &Arc<Commits>,
+        groups: &Arc<GroupCommitter>,
+        replicas: &Arc<Replicas>,
+    ) -> Self {
+        Self {
+            damage: base.damage.clone(),
+            health: base.health.clone(),
+            pins: base.pins.clone(),
+            state: base.state.clone(),
+            staging: base.staging.clone(),
+            data: base.data.clone(),
+            hasher: base.hasher.clone(),
+            stats: base.stats.clone(),
+            hints: base.hints.clone(),
+            read_cache: base.read_cache.clone(),
+            metadata: metadata.clone(),
+            data_reader: data_reader.clone(),
+            free_blocks: free_blocks.clone(),
+            block_writer: block_writer.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+            hint_levels: hint_levels.clone(),
+            commits: commits.clone(),
+            groups: groups.clone(),
+            replicas: replicas.clone(),
+        }
+    }
+}
+
+impl Repairs {
     /// Handles everything that was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
         if self.health.usable().is_err() {
@@ -48,8 +135,8 @@ impl Core {
             return Ok(());
         }
         // From here on no visited block is reused.
-        let _pin = self.space.pin();
-        let orphaned = orphaned.into_iter().map(|pbn| self.drop_orphaned_replica(pbn));
+        let _pin = self.pins.pin();
+        let orphaned = orphaned.into_iter().map(|pbn| self.replicas.drop_orphaned_replica(pbn));
         let suspects = suspects.into_iter().map(|pbn| self.look_at_suspect(pbn).map(drop));
         let offers = offers.into_iter().map(|(bad, holder)| self.give_replacement(bad, holder).map(drop));
         // A failure of one does not affect the others. A notice without a result comes again with the next read or
@@ -75,10 +162,10 @@ impl Core {
     /// blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
-        match self.read_device(pbn, &mut block) {
+        match self.data_reader.read_device(pbn, &mut block) {
             Ok(()) if self.hasher.is_sound(entry, &block) => Look::Sound,
             Ok(()) => Look::Damaged(Some(block)),
-            Err(_) if self.read_device(Pbn(0), &mut block).is_err() => Look::Unknown,
+            Err(_) if self.data_reader.read_device(Pbn(0), &mut block).is_err() => Look::Unknown,
             Err(_) => Look::Damaged(None),
         }
     }
@@ -92,7 +179,7 @@ impl Core {
         let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
         let mut plan = Plan { record_increfs: vec![Incref { pbn, tag }], flags, ..Plan::default() };
         let mut runs = Vec::new();
-        let replacement = match self.take_over_replica(pbn, entry, &mut plan)? {
+        let replacement = match self.replicas.take_over_replica(pbn, entry, &mut plan)? {
             Some(copy) => Some(copy),
             // A replica is not read while its block is sound.
             None if entry.flags & REPLICA != 0 => None,
@@ -105,7 +192,7 @@ impl Core {
             },
         };
         plan.bad = vec![(pbn, Some(BadRecord { replacement, tag }))];
-        if !self.publish_repair(plan, &runs)? {
+        if !self.replicas.publish_repair(plan, &runs)? {
             return Ok(false);
         }
         self.hint_levels.update_hints(
@@ -123,17 +210,6 @@ impl Core {
             ),
         }
         Ok(true)
-    }
-
-    /// Publishes a plan, with blocks placed for it. False: the table contradicts it by now.
-    pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
-        let plan = Plan { claimed: blocks_in(runs), ..plan };
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        let published = self.publish_plan(plan).map(|refusal| refusal.is_none());
-        if !matches!(published, Ok(true)) {
-            self.free_blocks.give_back(runs);
-        }
-        published
     }
 
     /// A sound block with the content of a damaged one, found by the hints of both levels.
@@ -159,7 +235,7 @@ impl Core {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         match self.staging.get(holder) {
             Some(staged) => block.copy_from_slice(&staged),
-            None if self.read_device(holder, &mut block).is_err() => return Ok(false),
+            None if self.data_reader.read_device(holder, &mut block).is_err() => return Ok(false),
             None => {}
         }
         let agrees = |remains: &[u8]| {
@@ -178,7 +254,7 @@ impl Core {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         self.read_cache.get(pbn, &mut block).filter(|_| self.hasher.is_sound(entry, &block))?;
         let placed = self.free_blocks.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
-        if self.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
+        if self.block_writer.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
             self.free_blocks.give_back(&placed);
             return None;
         }
@@ -200,14 +276,14 @@ impl Core {
             return Ok(false);
         };
         let mut remains = self.data.take_buffer(BLOCK_BYTES);
-        let remains = self.read_device(pbn, &mut remains).is_ok().then_some(&*remains);
+        let remains = self.data_reader.read_device(pbn, &mut remains).is_ok().then_some(&*remains);
         if !self.holds_content_of(holder, &entry, remains)? {
             return Ok(false);
         }
         self.change_room.wait_for_background_room();
         let record_increfs = vec![Incref { pbn: holder, tag: entry.tag }];
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
-        let is_repaired = self.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
+        let is_repaired = self.replicas.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
         if is_repaired {
             self.stats.counters.blocks_repaired.fetch_add(1, Relaxed);
             log::info!("the damaged block {pbn} of the data area is repaired: block {holder} replaces it");
@@ -238,7 +314,7 @@ impl Core {
         let flags = vec![(pbn, entry.flags & !BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
+        self.publisher.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
         log::info!("block {pbn} of the data area is sound again and back in use");
         Ok(())
@@ -258,8 +334,8 @@ impl Core {
             return Ok(());
         }
         // The release of the last reference has to be durable before the block is overwritten.
-        self.commit()?;
-        if !self.are_earlier_readers_gone() {
+        self.commits.commit()?;
+        if !self.groups.are_earlier_readers_gone() {
             // A reader may have seen a map that still named the block. The next scrub tries again.
             return Ok(());
         }
@@ -269,7 +345,7 @@ impl Core {
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
                 let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-                self.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })
+                self.publisher.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })
             } else {
                 Ok(())
             };
@@ -286,8 +362,8 @@ impl Core {
                 word.copy_from_slice(&(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(pattern)).to_le_bytes());
             });
             let run = Run { pbn, blocks: 1 };
-            let is_written = self.write_run(run, &mut std::iter::once(&written[..])).is_ok();
-            is_written && self.read_device(pbn, &mut read).is_ok() && read[..] == written[..]
+            let is_written = self.block_writer.write_run(run, &mut std::iter::once(&written[..])).is_ok();
+            is_written && self.data_reader.read_device(pbn, &mut read).is_ok() && read[..] == written[..]
         })
     }
 

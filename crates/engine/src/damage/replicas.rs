@@ -3,14 +3,26 @@
 //! The scrub makes and drops them. A record names the replica of a block and holds the replica's one reference. The
 //! block's entry is flagged. A replica serves no map: it has no hint, and no write shares it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::damage::notices::Damage;
 use crate::format::damage_records;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
+use crate::read::replicas::ReplicaReader;
+use crate::settings::values::Tuning;
+use crate::space::allocator::{Run, blocks_in};
+use crate::space::claim::FreeBlocks;
+use crate::space::data_area::DataArea;
+use crate::space::write_out::BlockWriter;
+use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::stats::counters::Statistics;
+use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result};
 
 /// Records read at a time.
@@ -28,38 +40,59 @@ pub struct SoundBlock<'a> {
     pub bytes: &'a [u8],
 }
 
-impl Core {
-    /// The replica of a block, if it has one.
-    pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
-        Ok(self.metadata.get(&keys::copy(pbn))?.as_deref().and_then(damage_records::decode_replica))
-    }
+/// Makes and drops replicas.
+pub struct Replicas {
+    data: Arc<DataArea>,
+    tuning: Arc<Tuning>,
+    stats: Arc<Statistics>,
+    damage: Arc<Damage>,
+    metadata: Arc<Metadata>,
+    replica_reader: Arc<ReplicaReader>,
+    free_blocks: Arc<FreeBlocks>,
+    block_writer: Arc<BlockWriter>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+}
 
-    /// Reads a block's replica. False: it has none, or the replica is damaged too. The caller has the block pinned.
-    pub fn read_replica(&self, pbn: Pbn, out: &mut [u8]) -> bool {
-        let Some(entry) = self.metadata.known_entry(pbn) else { return false };
-        if !entry.is_copied() {
-            return false;
+impl Replicas {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        replica_reader: &Arc<ReplicaReader>,
+        free_blocks: &Arc<FreeBlocks>,
+        block_writer: &Arc<BlockWriter>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            data: base.data.clone(),
+            tuning: base.tuning.clone(),
+            stats: base.stats.clone(),
+            damage: base.damage.clone(),
+            metadata: metadata.clone(),
+            replica_reader: replica_reader.clone(),
+            free_blocks: free_blocks.clone(),
+            block_writer: block_writer.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
         }
-        let Ok(Some(copy)) = self.replica_of(pbn) else { return false };
-        let mut block = self.data.take_buffer(BLOCK_BYTES);
-        let is_sound = self.read_device(copy, &mut block).is_ok() && self.hasher.is_sound(&entry, &block);
-        if is_sound {
-            out.copy_from_slice(&block);
-        }
-        is_sound
     }
+}
 
+impl Replicas {
     /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record is removed. A
     /// replica that is damaged too is removed with it.
     pub fn take_over_replica(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan) -> Result<Option<Pbn>> {
         if !entry.is_copied() {
             return Ok(None);
         }
-        let Some(copy) = self.replica_of(pbn)?.filter(|copy| self.metadata.known_entry(*copy).is_some()) else {
+        let Some(copy) = self.replica_reader.replica_of(pbn)?.filter(|copy| self.metadata.known_entry(*copy).is_some())
+        else {
             return Ok(None);
         };
         plan.change.delete(keys::copy(pbn));
-        let is_sound = self.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
+        let is_sound = self.replica_reader.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
         match is_sound {
             true => plan.flags.push((copy, 0)),
             false => plan.record_decrefs.push(copy),
@@ -89,7 +122,9 @@ impl Core {
         self.change_room.wait_for_background_room();
         let run = self.free_blocks.allocate_far(block.pbn)?;
         assert_eq!(run.blocks, 1, "a replica of block {pbn} lies at {run:?}");
-        self.write_run(run, &mut std::iter::once(block.bytes)).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
+        self.block_writer
+            .write_run(run, &mut std::iter::once(block.bytes))
+            .inspect_err(|_| self.free_blocks.give_back(&[run]))?;
         let (tag, fingerprint) = (block.entry.tag, Some(block.fingerprint));
         let mut plan = Plan {
             expected: vec![Incref { pbn: block.pbn, tag }],
@@ -98,8 +133,9 @@ impl Core {
             ..Plan::default()
         };
         // A replica that outlived an earlier content of this block.
-        plan.record_decrefs
-            .extend(self.replica_of(block.pbn)?.filter(|copy| self.metadata.known_entry(*copy).is_some()));
+        plan.record_decrefs.extend(
+            self.replica_reader.replica_of(block.pbn)?.filter(|copy| self.metadata.known_entry(*copy).is_some()),
+        );
         plan.change.put(keys::copy(block.pbn), damage_records::encode_replica(run.pbn));
         let is_made = self.publish_repair(plan, &[run])?;
         self.stats.counters.replicas_made.fetch_add(u64::from(is_made), Relaxed);
@@ -133,7 +169,7 @@ impl Core {
     /// Drops the replica of a block that lost its last reference.
     pub fn drop_orphaned_replica(&self, pbn: Pbn) -> Result<()> {
         let Some(entry) = self.metadata.known_entry(pbn) else { return Ok(()) };
-        match self.replica_of(pbn)? {
+        match self.replica_reader.replica_of(pbn)? {
             Some(copy) if !entry.is_copied() && self.metadata.known_entry(copy).is_some() => {
                 self.drop_replica(pbn, &entry, copy)
             }
@@ -149,8 +185,21 @@ impl Core {
         }
         plan.change.delete(keys::copy(pbn));
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.apply_certain(plan)?;
+        self.publisher.apply_certain(plan)?;
         self.stats.counters.replicas_dropped.fetch_add(1, Relaxed);
         Ok(())
+    }
+}
+
+impl Replicas {
+    /// Publishes a plan, with blocks placed for it. False: the table contradicts it by now.
+    pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
+        let plan = Plan { claimed: blocks_in(runs), ..plan };
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
+        let published = self.publisher.publish_plan(plan).map(|refusal| refusal.is_none());
+        if !matches!(published, Ok(true)) {
+            self.free_blocks.give_back(runs);
+        }
+        published
     }
 }

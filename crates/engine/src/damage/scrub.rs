@@ -9,13 +9,19 @@
 //! everything that a contradiction keeps from being repaired. The pass waits only for a device that returns nothing at
 //! all, and for a volume that takes no changes.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use oncefs_dedup::{Conditions, Turn};
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::damage::affected_files::AffectedFiles;
 use crate::damage::affected_files::FIRST_SHARD;
+use crate::damage::notices::Damage;
+use crate::damage::repair::Repairs;
+use crate::damage::replicas::Replicas;
 use crate::damage::replicas::SoundBlock;
 use crate::damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
 use crate::format::damage_records::ScrubRecord;
@@ -23,8 +29,23 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::kv::FilesFound;
+use crate::read::device::DataReader;
 use crate::read::parts::{Part, cut_spans, runs_into};
+use crate::settings::values::Tuning;
+use crate::signals::foreground::Foreground;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
 use crate::state::published::Plan;
+use crate::state::published::State;
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
+use crate::write::hash::Hasher;
+use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
 /// Most blocks checked in one turn: one request of 1 MiB.
@@ -38,7 +59,67 @@ const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The longest sleep between turns.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
-impl Core {
+/// Reads every live block, and hands what is damaged to the repair.
+pub struct Scrubber {
+    damage: Arc<Damage>,
+    tuning: Arc<Tuning>,
+    health: Arc<Health>,
+    signals: Arc<Signals>,
+    foreground: Arc<Foreground>,
+    state: Arc<Mutex<State>>,
+    stored: Arc<CheckpointStore>,
+    pins: Arc<Pins>,
+    data: Arc<DataArea>,
+    staging: Arc<Staging>,
+    hasher: Arc<Hasher>,
+    stats: Arc<Statistics>,
+    metadata: Arc<Metadata>,
+    data_reader: Arc<DataReader>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+    repairs: Arc<Repairs>,
+    replicas: Arc<Replicas>,
+    affected_files: Arc<AffectedFiles>,
+}
+
+impl Scrubber {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        data_reader: &Arc<DataReader>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+        repairs: &Arc<Repairs>,
+        replicas: &Arc<Replicas>,
+        affected_files: &Arc<AffectedFiles>,
+    ) -> Self {
+        Self {
+            damage: base.damage.clone(),
+            tuning: base.tuning.clone(),
+            health: base.health.clone(),
+            signals: base.signals.clone(),
+            foreground: base.foreground.clone(),
+            state: base.state.clone(),
+            stored: base.stored.clone(),
+            pins: base.pins.clone(),
+            data: base.data.clone(),
+            staging: base.staging.clone(),
+            hasher: base.hasher.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            data_reader: data_reader.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+            repairs: repairs.clone(),
+            replicas: replicas.clone(),
+            affected_files: affected_files.clone(),
+        }
+    }
+}
+
+impl Scrubber {
     /// After opening: an unfinished pass continues where it was.
     pub fn restore_scrub(&self) -> Result<()> {
         let Some(value) = self.metadata.get(&keys::scrub())? else { return Ok(()) };
@@ -141,12 +222,12 @@ impl Core {
 
     fn scrub_known(&self, from: Pbn) -> Result<u64> {
         self.damage.scrub().show("looking at known bad blocks again");
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let mut known = self.state.lock().bad.list();
         known.retain(|(pbn, _)| *pbn >= from);
         known.truncate(BAD_PORTION);
         for (pbn, record) in &known {
-            self.damage.pass_over_contradiction(self.look_at_bad(*pbn, *record))?;
+            self.damage.pass_over_contradiction(self.repairs.look_at_bad(*pbn, *record))?;
         }
         match known.last().filter(|_| known.len() == BAD_PORTION) {
             Some((last, _)) => self.damage.scrub().enter(ScrubPhase::Known(last.plus(1))),
@@ -157,7 +238,7 @@ impl Core {
 
     fn scrub_replicas(&self) -> Result<u64> {
         let scrub = self.damage.scrub();
-        match self.drop_stale_replicas(&scrub.replicas_from())? {
+        match self.replicas.drop_stale_replicas(&scrub.replicas_from())? {
             Some(next) => scrub.go_on_with_replicas(next),
             None => scrub.enter(ScrubPhase::Data),
         }
@@ -193,13 +274,13 @@ impl Core {
 
     fn scrub_replacements(&self, from: ShardKey) -> Result<u64> {
         self.damage.scrub().show("moving files away from bad blocks");
-        if (from != FIRST_SHARD || self.must_move_to_replacement())
-            && let Some(next) = self.move_to_replacement(from)?
+        if (from != FIRST_SHARD || self.affected_files.must_move_to_replacement())
+            && let Some(next) = self.affected_files.move_to_replacement(from)?
         {
             self.damage.scrub().enter(ScrubPhase::Replacements(next));
             return Ok(0);
         }
-        self.try_retired()?;
+        self.repairs.try_retired()?;
         // Before the pass is finished, because a waiting user is told the result.
         self.scrub_record_files();
         let unknown = self.damage.table().unknown_blocks().blocks;
@@ -249,7 +330,7 @@ impl Core {
     fn scrub_window(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
         assert!(Pbn(0) < first && first < end, "the window from {first} to {end}");
         // No live block is reused while it is checked.
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let live = self.live_within(first, end);
         let mut bytes = self.data.take_buffer(live.len() * BLOCK_BYTES);
         let mut suspects = self.read_live(&live, &mut bytes)?;
@@ -263,11 +344,11 @@ impl Core {
         assert!(suspects.len() <= live.len(), "{} suspects among {} live blocks", suspects.len(), live.len());
         if !suspects.is_empty() {
             // A device that cannot even read its label gives no information about its blocks.
-            self.read_device(Pbn(0), &mut self.data.take_buffer(BLOCK_BYTES))?;
+            self.data_reader.read_device(Pbn(0), &mut self.data.take_buffer(BLOCK_BYTES))?;
         }
         let mut found = 0;
         for pbn in suspects {
-            found += u64::from(self.look_at_suspect(pbn)?);
+            found += u64::from(self.repairs.look_at_suspect(pbn)?);
         }
         self.stats.counters.blocks_scrubbed.fetch_add(live.len() as u64, Relaxed);
         Ok((live.len() as u64, found))
@@ -294,7 +375,7 @@ impl Core {
     fn read_live(&self, live: &[(Pbn, Entry)], bytes: &mut [u8]) -> Result<Vec<Pbn>> {
         let mut parts = runs_into(live, bytes);
         let mut spans = cut_spans(&mut parts);
-        let results = self.read_as_they_are(&mut spans)?;
+        let results = self.data_reader.read_as_they_are(&mut spans)?;
         let failed = spans.iter().zip(results).filter(|(_, result)| result.is_err());
         Ok(failed.flat_map(|(span, _)| span.iter().flat_map(Part::pbns)).collect())
     }
@@ -324,9 +405,9 @@ impl Core {
             self.change_room.wait_for_background_room();
             self.stats.counters.blocks_fingerprinted.fetch_add(completed.len() as u64, Relaxed);
             let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(completed.len() as u64));
-            self.apply_certain(Plan { fingerprints: completed, ..Plan::default() })?;
+            self.publisher.apply_certain(Plan { fingerprints: completed, ..Plan::default() })?;
         }
-        self.make_replicas(&sound)?;
+        self.replicas.make_replicas(&sound)?;
         Ok(suspects)
     }
 
@@ -345,6 +426,6 @@ impl Core {
         let mut plan = Plan::default();
         plan.change.put(keys::scrub(), record.encode());
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.apply_certain(plan)
+        self.publisher.apply_certain(plan)
     }
 }

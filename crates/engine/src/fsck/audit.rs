@@ -7,6 +7,8 @@ use crate::format::shard::{Extent, SHARD_BLOCKS};
 use crate::fsck::check::fault::Remedy;
 use crate::fsck::check::{CheckReport, Progress, ShardRecord};
 use crate::fsck::fix::Fixed;
+use crate::fsck::parts::checker;
+use crate::fsck::parts::fixer;
 use crate::{Blocks, Lbn, MapId, Pbn, Result, Store};
 
 impl Store {
@@ -18,16 +20,16 @@ impl Store {
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store, or a structure
     /// that the log changes, cannot be read.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
-        self.core.redo_all()?;
+        self.core.commits.redo_all()?;
         // Read from their records, because memory also has the ids of maps whose blocks are all freed, or appear to be.
-        let detached: HashSet<MapId> = self.core.detached_maps()?.into_iter().collect();
+        let detached: HashSet<MapId> = self.core.metadata.detached_maps()?.into_iter().collect();
         let mut current: Option<(MapId, Option<u64>)> = None;
         let mut finish = |done: Option<(MapId, Option<u64>)>| {
             if let Some((map, blocks)) = done.filter(|(map, _)| !detached.contains(map)) {
                 visit(map, blocks.map(Blocks));
             }
         };
-        self.core.for_each_shard_record(&mut |record| {
+        checker(&self.core).for_each_shard_record(&mut |record| {
             let (map, blocks) = match record {
                 ShardRecord::Whole(key, shard) => (key.map, Some(shard.mapped_blocks())),
                 ShardRecord::Damaged(key) => (key.map, None),
@@ -55,7 +57,7 @@ impl Store {
     /// [`Error::Corrupt`](crate::Error::Corrupt): the check itself cannot continue, because a device, the record store
     /// or the temporary file for sorting failed.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
-        self.core.check(read_data, progress)
+        checker(&self.core).check(read_data, progress)
     }
 
     /// As [`Store::check`]; `progress` also gets the phase.
@@ -64,7 +66,7 @@ impl Store {
     ///
     /// As [`Store::check`].
     pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
-        self.core.audit(read_data, progress)
+        checker(&self.core).audit(read_data, progress)
     }
 
     /// Repairs the faults of blocks, maps and totals whose remedy is at most `limit`; see `docs/fsck.md`. The volume
@@ -75,8 +77,8 @@ impl Store {
     /// - [`Error::ReadOnly`](crate::Error::ReadOnly): the volume takes no changes.
     /// - As [`Store::check`] and [`Store::commit`].
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
-        self.core.health.usable()?;
-        self.core.repair(limit, progress)
+        self.core.base.health.usable()?;
+        fixer(&self.core).repair(limit, progress)
     }
 
     /// Commits or checkpoints if much was published since the last time. Keeps memory bounded on a volume without
@@ -86,7 +88,7 @@ impl Store {
     ///
     /// As [`Store::commit`].
     pub fn settle(&self) -> Result<()> {
-        self.core.settle()
+        fixer(&self.core).settle()
     }
 
     /// The places (block, map, lbn) that refer to any of `blocks`, at most `limit`; of places that follow each
@@ -96,7 +98,7 @@ impl Store {
     ///
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store cannot be read.
     pub fn places_of(&self, blocks: &[Pbn], limit: usize) -> Result<Vec<(Pbn, MapId, Lbn)>> {
-        self.core.places_of(blocks, limit)
+        fixer(&self.core).places_of(blocks, limit)
     }
 
     /// The first block after the last mapped one; 0 for an empty map.

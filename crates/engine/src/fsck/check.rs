@@ -22,11 +22,22 @@ use std::sync::Arc;
 use fault::{Fault, Sum};
 use references::References;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::log::Journal;
+use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::keys::{self, ShardKey};
 use crate::format::shard::{Extent, Shard, Target};
 use crate::space::allocator::Run;
+use crate::space::data_area::DataArea;
+use crate::space::free_space::FreeSpace;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::State;
+use crate::state::staging::Staging;
+use crate::sync::Mutex;
+use crate::write::hash::Hasher;
 use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};
 
 /// Faults kept as values. Further ones are only counted.
@@ -91,7 +102,7 @@ impl CheckReport {
 
 /// A running audit.
 struct Audit<'a> {
-    core: &'a Core,
+    checker: &'a Checker,
     read_data: bool,
     report: CheckReport,
     progress: Progress<'a>,
@@ -101,7 +112,39 @@ struct Audit<'a> {
     has_damaged_pages: bool,
 }
 
-impl Core {
+/// Checks a volume that nothing else uses.
+pub struct Checker {
+    pub(super) space: Arc<FreeSpace>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) stored: Arc<CheckpointStore>,
+    pub(super) maps: Arc<MapLocks>,
+    pub(super) data: Arc<DataArea>,
+    pub(super) hasher: Arc<Hasher>,
+    pub(super) staging: Arc<Staging>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) affected_files: Arc<AffectedFiles>,
+}
+
+impl Checker {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, affected_files: &Arc<AffectedFiles>) -> Self {
+        Self {
+            space: base.space.clone(),
+            journal: base.journal.clone(),
+            state: base.state.clone(),
+            stored: base.stored.clone(),
+            maps: base.maps.clone(),
+            data: base.data.clone(),
+            hasher: base.hasher.clone(),
+            staging: base.staging.clone(),
+            metadata: metadata.clone(),
+            affected_files: affected_files.clone(),
+        }
+    }
+}
+
+impl Checker {
     /// Checks the whole volume, which nothing else uses meanwhile. `progress` gets the amount done and the total, in
     /// blocks, first of the references and then of the blocks.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
@@ -114,13 +157,14 @@ impl Core {
         let _quiet = self.journal.hold_checkpoints();
         self.redo_what_is_whole()?;
         let report = CheckReport::default();
-        let mut audit = Audit { core: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
+        let mut audit =
+            Audit { checker: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
         let references = audit.maps()?;
         audit.table(references.counts()?)?;
         audit.records()?;
         audit.totals();
         let mut report = audit.report;
-        report.bad.extend(self.bad_blocks());
+        report.bad.extend(self.affected_files.bad_blocks());
         Ok(report)
     }
 
@@ -237,12 +281,12 @@ pub enum ShardRecord<'a> {
 impl Audit<'_> {
     /// (1), (7), and the references to blocks.
     fn maps(&mut self) -> Result<References> {
-        let core = self.core;
-        let totals = core.state.lock().totals;
-        let next = core.maps.next_id();
+        let checker = self.checker;
+        let totals = checker.state.lock().totals;
+        let next = checker.maps.next_id();
         let mut references = References::default();
         let mut before = MapId(0);
-        core.for_each_shard_record(&mut |record| {
+        checker.for_each_shard_record(&mut |record| {
             match record {
                 ShardRecord::Unknown(key) => self.report.note(Fault::Key { key: key.to_vec() }),
                 ShardRecord::Damaged(key) => {
@@ -263,7 +307,7 @@ impl Audit<'_> {
             (self.progress)(Phase::Maps, self.report.mapped.0, totals.mapped.0);
             Ok(())
         })?;
-        core.references_beside_maps(&mut |run| references.add(run))?;
+        checker.references_beside_maps(&mut |run| references.add(run))?;
         Ok(references)
     }
 
@@ -288,7 +332,7 @@ impl Audit<'_> {
     fn records(&mut self) -> Result<()> {
         for (mut from, to) in keys::all_but_shards() {
             loop {
-                let records = self.core.metadata.scan(&from, &to, PORTION)?;
+                let records = self.checker.metadata.scan(&from, &to, PORTION)?;
                 let unknown = records.iter().filter(|(key, _)| !keys::is_known(key));
                 unknown.for_each(|(key, _)| self.report.note(Fault::Key { key: key.clone() }));
                 match records.last() {
@@ -302,7 +346,7 @@ impl Audit<'_> {
 
     /// (3). Damaged parts may account for an excess of a sum.
     fn totals(&mut self) {
-        let totals = self.core.state.lock().totals;
+        let totals = self.checker.state.lock().totals;
         let label = Blocks(1);
         for (sum, stored, found) in [
             (Sum::Used, totals.used, self.report.live + label),

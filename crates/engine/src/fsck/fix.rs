@@ -7,17 +7,30 @@
 //!
 //! No background thread may run during a repair, because the threads rely on the counts that are being repaired.
 
+use std::sync::Arc;
 use std::time::Instant;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::checkpoint::Commits;
+use crate::commit::log::Journal;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::ScrubRecord;
 use crate::format::keys;
 use crate::format::ops::Op;
 use crate::format::page::{BAD, Entry, page_of};
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
+use crate::signals::health::Health;
+use crate::space::data_area::DataArea;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::State;
+use crate::state::staging::Staging;
+use crate::sync::Mutex;
+use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 
 /// A repair ends after this many rounds. Three repair everything that one audit reports.
@@ -52,17 +65,51 @@ impl Fixed {
     }
 }
 
-impl Core {
+/// Repairs what a check finds.
+pub struct Fixer {
+    state: Arc<Mutex<State>>,
+    stored: Arc<CheckpointStore>,
+    journal: Arc<Journal>,
+    maps: Arc<MapLocks>,
+    health: Arc<Health>,
+    data: Arc<DataArea>,
+    hasher: Arc<Hasher>,
+    staging: Arc<Staging>,
+    metadata: Arc<Metadata>,
+    commits: Arc<Commits>,
+    checker: Arc<Checker>,
+}
+
+impl Fixer {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, commits: &Arc<Commits>, checker: &Arc<Checker>) -> Self {
+        Self {
+            state: base.state.clone(),
+            stored: base.stored.clone(),
+            journal: base.journal.clone(),
+            maps: base.maps.clone(),
+            health: base.health.clone(),
+            data: base.data.clone(),
+            hasher: base.hasher.clone(),
+            staging: base.staging.clone(),
+            metadata: metadata.clone(),
+            commits: commits.clone(),
+            checker: checker.clone(),
+        }
+    }
+}
+
+impl Fixer {
     /// Repairs what `limit` allows, commits it and checkpoints the log.
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
         let mut repaired = Fixed::default();
         for _ in 0..ROUNDS_MAX {
-            repaired.left = self.audit(false, progress)?;
+            repaired.left = self.checker.audit(false, progress)?;
             if !self.repair_once(limit, &mut repaired)? {
                 break;
             }
         }
-        self.checkpoint_what_is_whole()?;
+        self.commits.checkpoint_what_is_whole()?;
         Ok(repaired)
     }
 
@@ -80,7 +127,7 @@ impl Core {
             self.settle()?;
         }
         repaired.left.faults = faults;
-        self.commit_what_is_whole()?;
+        self.commits.commit_what_is_whole()?;
         Ok(is_changed)
     }
 
@@ -92,9 +139,9 @@ impl Core {
             (state.group_bytes(), state.dirty_bytes())
         };
         if dirty > self.journal.dirty_bytes_max() {
-            return self.checkpoint_what_is_whole();
+            return self.commits.checkpoint_what_is_whole();
         }
-        if group > self.journal.bounds().group_bytes_max() / 2 { self.commit_what_is_whole() } else { Ok(()) }
+        if group > self.journal.bounds().group_bytes_max() / 2 { self.commits.commit_what_is_whole() } else { Ok(()) }
     }
 
     /// Repairs one fault. False: another fault that is not repaired prevents it.
@@ -232,7 +279,7 @@ impl Core {
         sorted.sort_unstable();
         let mut places = Vec::new();
         let mut before = None;
-        self.for_each_shard_record(&mut |record| {
+        self.checker.for_each_shard_record(&mut |record| {
             let crate::fsck::check::ShardRecord::Whole(key, shard) = record else { return Ok(()) };
             for extent in shard.extents() {
                 let Target::Data(pbn) = extent.target else { continue };

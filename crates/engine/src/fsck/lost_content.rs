@@ -4,7 +4,10 @@
 //! reports it here: the holes of a part become references to a block that is known to be bad. So reading them is an
 //! error. Writing them or removing the file works as with any damaged content, and a check names the file until then.
 
-use crate::core::Core;
+use std::sync::Arc;
+
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::BadRecord;
 use crate::format::group_bytes::GroupBytes;
@@ -12,8 +15,14 @@ use crate::format::keys::ShardKey;
 use crate::format::page::BAD;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::space::claim::Claim;
+use crate::space::claim::FreeBlocks;
+use crate::space::data_area::DataArea;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan, StoredBlock};
-use crate::write::publish::MapEdit;
+use crate::write::hash::Hasher;
+use crate::write::map_edit::MapEdit;
+use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, Store, Tag};
 
 /// A part of 1 MiB of a map that has holes.
@@ -56,7 +65,14 @@ impl Store {
     /// - [`Error::NoSpace`](crate::Error::NoSpace): no block is free to stand for them.
     /// - [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Io`](crate::Error::Io): the volume failed.
     pub fn lose_holes(&self, map: MapId, part: u64, blocks: Blocks) -> Result<()> {
-        self.core.lose_holes(ShardKey { map, shard: part }, blocks_of_part(part, blocks))
+        LostContent::new(
+            &self.core.base,
+            &self.core.metadata,
+            &self.core.free_blocks,
+            &self.core.change_room,
+            &self.core.publisher,
+        )
+        .lose_holes(ShardKey { map, shard: part }, blocks_of_part(part, blocks))
     }
 }
 
@@ -69,10 +85,42 @@ fn is_hole(extent: &Extent) -> bool {
     extent.target == Target::Hole
 }
 
-impl Core {
+/// Makes lost content of maps known as bad.
+pub struct LostContent {
+    maps: Arc<MapLocks>,
+    data: Arc<DataArea>,
+    hasher: Arc<Hasher>,
+    metadata: Arc<Metadata>,
+    free_blocks: Arc<FreeBlocks>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+}
+
+impl LostContent {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            maps: base.maps.clone(),
+            data: base.data.clone(),
+            hasher: base.hasher.clone(),
+            metadata: metadata.clone(),
+            free_blocks: free_blocks.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+        }
+    }
+}
+
+impl LostContent {
     fn lose_holes(&self, key: ShardKey, len: u16) -> Result<()> {
         let _map = self.maps.lock(key.map).write();
-        let mut edit = MapEdit::new(self, key.map);
+        let mut edit = MapEdit::new(&self.metadata, key.map);
         let holes = edit.look(key, 0, len)?.into_iter().filter(is_hole).flat_map(|hole| hole.first..hole.end());
         let holes: Vec<u16> = holes.collect();
         if holes.is_empty() {
@@ -98,11 +146,11 @@ impl Core {
             ..Plan::default()
         };
         let _room = self.change_room.claim_log_room(GroupBytes::of_shards(2));
-        if let Err(error) = self.apply_certain(plan) {
+        if let Err(error) = self.publisher.apply_certain(plan) {
             self.free_blocks.give_back(&placed);
             return Err(error);
         }
-        self.apply_certain(bad)
+        self.publisher.apply_certain(bad)
     }
 
     /// A tag that differs from that of a free block's present content.

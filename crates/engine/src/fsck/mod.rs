@@ -4,4 +4,5 @@ pub mod audit;
 pub mod check;
 pub mod fix;
 pub mod lost_content;
+pub mod parts;
 pub mod sort;

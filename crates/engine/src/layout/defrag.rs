@@ -6,14 +6,14 @@
 //! places, and the new ones free. A crash after it leaves the new ones in their places. Holes and reserved space stay.
 
 pub mod outcome;
-mod portion;
+pub mod portion;
 
 use oncefs_dedup::{DefragPlan, DefragRule, FileRun, plan_defrag};
 
-use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
+use crate::layout::defrag::portion::Defragmenter;
 use crate::space::allocator::Run;
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -25,7 +25,7 @@ const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
 const PORTION_SHARDS: usize = 16;
 const _: () = assert!(PORTION_SHARDS <= WINDOW_SHARDS);
 
-impl Core {
+impl Defragmenter {
     /// See [`crate::Store::defrag`].
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         if !options.dry_run {
@@ -141,7 +141,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Defragmenter {
     /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Returns how many shards these are,
     /// and where to continue. The caller holds the map's lock.
     fn each_extent(

@@ -6,16 +6,31 @@
 
 mod verdict;
 
+use std::sync::Arc;
+
 use oncefs_dedup::ShareLimit;
 use verdict::{Known, verdicts};
 
-use crate::core::Core;
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::hints::store::Hints;
 use crate::layout::explanation::{BudgetUse, Explained, ExplainedRun, What, push_run};
 use crate::layout::referrers::References;
+use crate::layout::referrers::ReferrerSearch;
+use crate::policy::effective::FilePolicies;
+use crate::policy::policies::PolicyFacts;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::State;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
+use crate::worker::out_of_line::Worker;
 use crate::worker::visit::{Holders, ascending};
+use crate::write::extension::Extender;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Shards explained in one portion: 32 MiB of a file without holes.
@@ -31,7 +46,49 @@ struct Seen {
     goes_on: bool,
 }
 
-impl Core {
+/// Explains where the blocks of a file are, and why they are shared or not.
+pub struct Explainer {
+    policy: Arc<PolicyFacts>,
+    pins: Arc<Pins>,
+    maps: Arc<MapLocks>,
+    state: Arc<Mutex<State>>,
+    backlog: Arc<Backlog>,
+    worker: Arc<Worker>,
+    hints: Arc<Hints>,
+    stats: Arc<Statistics>,
+    metadata: Arc<Metadata>,
+    file_policies: Arc<FilePolicies>,
+    extender: Arc<Extender>,
+    referrer_search: Arc<ReferrerSearch>,
+}
+
+impl Explainer {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        file_policies: &Arc<FilePolicies>,
+        extender: &Arc<Extender>,
+        referrer_search: &Arc<ReferrerSearch>,
+    ) -> Self {
+        Self {
+            policy: base.policy.clone(),
+            pins: base.pins.clone(),
+            maps: base.maps.clone(),
+            state: base.state.clone(),
+            backlog: base.backlog.clone(),
+            worker: base.worker.clone(),
+            hints: base.hints.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            file_policies: file_policies.clone(),
+            extender: extender.clone(),
+            referrer_search: referrer_search.clone(),
+        }
+    }
+}
+
+impl Explainer {
     /// See [`crate::Store::explain`].
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
         let run_blocks_min = self.file_policies.run_blocks_min(map);
@@ -57,7 +114,7 @@ impl Core {
     /// The runs of a portion, judged with this shortest run, and where the next one begins.
     fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
         // No visited block is reused meanwhile, so each holds the content that the table names.
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(SHARD_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
         let mut runs = Vec::new();
@@ -104,7 +161,7 @@ impl Core {
             Target::Data(pbn) => Some(*pbn),
             Target::Hole | Target::Reserved => None,
         });
-        let references = self.references(pbns);
+        let references = self.referrer_search.references(pbns);
         let mut holders = self.peek_in_both(references.sound());
         self.extend(blocks, &references, &mut holders);
         let known: Vec<Known> =
@@ -165,7 +222,7 @@ impl Core {
         let sound: Vec<(Lbn, (Tag, Pbn))> = blocks.iter().filter_map(sound).collect();
         for stretch in sound.chunk_by(|a, b| a.0.plus(1) == b.0) {
             let stretch: Vec<(Tag, Pbn)> = stretch.iter().map(|(_, block)| *block).collect();
-            self.extend_holders(&stretch, (None, None), holders);
+            self.extender.extend_holders(&stretch, (None, None), holders);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::core::Core;
 use crate::format::keys::ShardKey;
+use crate::layout::referrers::ReferrerSearch;
 use crate::layout::referrers::{MapCursor, Referrer};
 use crate::{MapId, Pbn, Result};
 
@@ -104,11 +104,11 @@ impl LayoutPortion {
     }
 }
 
-impl Core {
+impl ReferrerSearch {
     /// See [`crate::Store::layout`].
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
         // So a block's table entry is about the content that a map had there.
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let mut parts = Vec::new();
         let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });
         let at = ShardKey { map: MapId(at.map), shard: at.shard };
@@ -152,7 +152,7 @@ mod tests {
         let core = Devices::new(Blocks(20_000), one_level()).open();
         for (lbn, blocks) in [(0, 0), (u64::MAX, 1), (1, u64::MAX)] {
             let open = OpenRun { run: part(1, lbn, 5, blocks), shared_blocks: 0 };
-            let portion = core.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
+            let portion = core.referrer_search.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
             assert_eq!((portion.classes, portion.next), (Vec::new(), None));
         }
     }

@@ -1,14 +1,21 @@
 //! The places that refer to blocks. The block table knows how many references a block has, but no structure leads from
 //! a block to the maps that refer to it. So all maps are searched for their names, in portions.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::core::Core;
+use crate::base::BaseParts;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::layout::explanation::{Equal, What};
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::State;
+use crate::sync::Mutex;
 use crate::{MapId, Pbn, Result};
 
 /// Shards searched in one portion.
@@ -88,7 +95,22 @@ impl References {
     }
 }
 
-impl Core {
+/// Searches all maps for the places that refer to blocks.
+pub struct ReferrerSearch {
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) maps: Arc<MapLocks>,
+    pub(super) pins: Arc<Pins>,
+    pub(super) metadata: Arc<Metadata>,
+}
+
+impl ReferrerSearch {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
+        Self { state: base.state.clone(), maps: base.maps.clone(), pins: base.pins.clone(), metadata: metadata.clone() }
+    }
+}
+
+impl ReferrerSearch {
     /// Looks blocks up in the block table.
     pub fn references(&self, pbns: impl Iterator<Item = Pbn>) -> References {
         let mut pbns: Vec<Pbn> = pbns.collect();

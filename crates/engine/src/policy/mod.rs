@@ -5,7 +5,6 @@ pub mod budget;
 pub mod device_reads;
 pub mod effective;
 pub mod policies;
-pub mod probe;
 pub mod read_around;
 pub mod read_pattern;
 pub mod recent_maps;

@@ -92,8 +92,8 @@ mod tests {
     use oncefs_dedup::{Skipped, Slowdown};
 
     use super::*;
-    use crate::core::Core;
     use crate::tests::fixture::{Devices, one_level, unique};
+    use crate::volume::assembly::Volume;
     use crate::{BLOCK_BYTES, Blocks, Pbn};
 
     const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -102,7 +102,7 @@ mod tests {
     const PERCENT: u32 = 10;
     const BUDGET: ShareLimit = ShareLimit::Budget(Slowdown(PERCENT));
 
-    fn volume(run_blocks_min: Option<u32>) -> Core {
+    fn volume(run_blocks_min: Option<u32>) -> Volume {
         let slowdown = Some(Slowdown(PERCENT));
         let settings = Settings { run_blocks_min, slowdown, skipped_bytes: 64 << 10, ..one_level() };
         let core = Devices::new(Blocks(20_000), settings).open();
@@ -110,36 +110,36 @@ mod tests {
         core
     }
 
-    fn take_all(core: &Core) {
-        while core.backlog.take(u64::MAX).is_some() {}
+    fn take_all(core: &Volume) {
+        while core.base.backlog.take(u64::MAX).is_some() {}
     }
 
-    fn waits(core: &Core, what: Skipped) -> bool {
-        core.backlog.contents().contains(&what)
+    fn waits(core: &Volume, what: Skipped) -> bool {
+        core.base.backlog.contents().contains(&what)
     }
 
-    fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+    fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
         core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
     }
 
-    fn read(core: &Core, map: u64, first: u64, blocks: u64) {
-        core.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
+    fn read(core: &Volume, map: u64, first: u64, blocks: u64) {
+        core.reader.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
         core.file_policies.note_read(MapId(map), Lbn(first), blocks);
     }
 
-    fn read_at_random(core: &Core, map: u64) {
+    fn read_at_random(core: &Volume, map: u64) {
         (0..2_000).for_each(|n| read(core, map, n * 7_919 % 500, 1));
     }
 
-    fn tune(core: &Core, value: &str) {
+    fn tune(core: &Volume, value: &str) {
         let (name, value) = match value.strip_prefix("budget=") {
             Some(percent) => ("read_slowdown_percent_max", percent),
             None => ("run_blocks_min", value),
         };
-        core.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
+        core.work_loop.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
     }
 
-    fn read_all(core: &Core, map: u64) {
+    fn read_all(core: &Volume, map: u64) {
         (0..3).for_each(|n| read(core, map, n * 200, 200));
     }
 
@@ -150,7 +150,7 @@ mod tests {
         take_all(&core);
         read_at_random(&core, 1);
         assert_eq!((core.file_policies.run_blocks_min(MapId(1)), core.file_policies.run_blocks_min(MapId(2))), (5, 5));
-        assert!(core.backlog.is_empty(), "nothing is looked at again");
+        assert!(core.base.backlog.is_empty(), "nothing is looked at again");
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
         }
         take_all(&core);
         read_all(&core, 2);
-        assert!(core.backlog.is_empty());
+        assert!(core.base.backlog.is_empty());
         read_at_random(&core, 1);
         assert_eq!(
             (core.file_policies.share_limit(MapId(1)), core.file_policies.share_limit(MapId(2))),
@@ -171,7 +171,7 @@ mod tests {
         assert!(waits(&core, Skipped::Owner(1)) && !waits(&core, Skipped::Owner(2)));
         take_all(&core);
         read_at_random(&core, 1);
-        assert!(core.backlog.is_empty(), "it is told once");
+        assert!(core.base.backlog.is_empty(), "it is told once");
     }
 
     #[test]
@@ -180,10 +180,10 @@ mod tests {
         write(&core, 1, 0, &unique(600, 1));
         take_all(&core);
         for n in 0..2_000 {
-            core.read(MapId(1), n * 7_919 % 500 * BLOCK, BLOCK_BYTES).unwrap();
+            core.reader.read(MapId(1), n * 7_919 % 500 * BLOCK, BLOCK_BYTES).unwrap();
         }
         assert_eq!(core.file_policies.share_limit(MapId(1)), BUDGET);
-        assert!(core.backlog.is_empty());
+        assert!(core.base.backlog.is_empty());
     }
 
     #[test]
@@ -205,9 +205,9 @@ mod tests {
             ("budget=0", false),
             ("budget=none", true),
         ] {
-            core.worker.reset_pass();
+            core.base.worker.reset_pass();
             tune(&core, value);
-            assert_eq!(core.worker.with_pass(|pass| pass.is_full()), is_due, "{value}");
+            assert_eq!(core.base.worker.with_pass(|pass| pass.is_full()), is_due, "{value}");
         }
     }
 
@@ -241,13 +241,13 @@ mod tests {
         take_all(&core);
         let mut seen = Vec::new();
         for _ in 0..6 {
-            core.backlog.requeue(Work::Everything);
-            seen.extend(core.next_batch(1).into_iter().map(|(_, lbn, _)| lbn.0));
+            core.base.backlog.requeue(Work::Everything);
+            seen.extend(core.worklist.next_batch(1).into_iter().map(|(_, lbn, _)| lbn.0));
         }
         assert!(seen.contains(&767), "up to {:?}", seen.iter().max());
         seen.clear();
-        while core.worker.with_pass(|pass| pass.is_full()) || !core.backlog.contents().is_empty() {
-            seen.extend(core.next_batch(256).into_iter().map(|(_, lbn, _)| lbn.0));
+        while core.base.worker.with_pass(|pass| pass.is_full()) || !core.base.backlog.contents().is_empty() {
+            seen.extend(core.worklist.next_batch(256).into_iter().map(|(_, lbn, _)| lbn.0));
         }
         assert!((0..768).all(|lbn| seen.contains(&lbn)), "the one that was wanted last");
     }
@@ -259,7 +259,7 @@ mod tests {
         read(&core, 1, 0, 200);
         read(&core, 1, 3, 1);
         let mut scrubbed = vec![0; 64 * BLOCK_BYTES];
-        core.read_run(Pbn(100), &mut scrubbed).unwrap();
+        core.block_reader.read_run(Pbn(100), &mut scrubbed).unwrap();
         let sizes = core.report().device.read_sizes;
         assert_eq!((sizes.count, sizes.blocks), (2, 201));
         assert_eq!((sizes.classes[0], sizes.classes[8]), (1, 1), "{:?}", sizes.classes);

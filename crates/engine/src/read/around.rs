@@ -10,9 +10,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::read::steps::Reader;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
 /// A file of at most this many blocks is small.
@@ -21,7 +21,7 @@ const SMALL_BLOCKS_MAX: u64 = 16;
 const REGION_BLOCKS: u64 = 32;
 const _: () = assert!(SMALL_BLOCKS_MAX < REGION_BLOCKS && SMALL_BLOCKS_MAX < SHARD_BLOCKS);
 
-impl Core {
+impl Reader {
     /// Whether this is all of a small file. The caller has the map locked.
     pub fn is_small_and_whole(&self, map: MapId, first: Lbn, blocks: u64) -> Result<bool> {
         if first > Lbn(0) || blocks > SMALL_BLOCKS_MAX {
@@ -65,7 +65,7 @@ impl Core {
         let blocks = last.0 - first.0 + 1;
         let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
         self.policy.count_device_read(blocks);
-        if self.read_device(*first, &mut buffer).is_err() {
+        if self.data_reader.read_device(*first, &mut buffer).is_err() {
             return;
         }
         for pbn in &there {

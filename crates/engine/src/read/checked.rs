@@ -2,9 +2,10 @@
 
 use super::parts::Part;
 use super::stored::{CACHED_RUN_BLOCKS_MAX, NOBODY};
-use crate::core::Core;
 use crate::format::page::page_of;
-use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result, Tag};
+use crate::read::stored::BlockReader;
+use crate::state::replacements::damaged;
+use crate::{BLOCK_BYTES, MapId, Pbn, Result, Tag};
 
 /// The block table's answer for a block that was read. Empty if its page cannot be read.
 #[derive(Clone, Copy, Default)]
@@ -13,7 +14,7 @@ struct Known {
     is_wrong: bool,
 }
 
-impl Core {
+impl BlockReader {
     /// Compares the content with the tags if reads are verified, and with the tags of lost content if any is lost. A
     /// block that differs is served as `read_parts` says. Returns which blocks have several references, in the order of
     /// the parts. None: none may enter the read cache.
@@ -65,7 +66,7 @@ impl Core {
         let holders = parts.iter_mut().filter(|part| (part.pbn..part.end()).contains(&pbn));
         holders.into_iter().all(|part| {
             let at = (pbn.0 - part.pbn.0) as usize * BLOCK_BYTES;
-            self.read_replica(pbn, &mut part.bytes[at..at + BLOCK_BYTES])
+            self.replica_reader.read_replica(pbn, &mut part.bytes[at..at + BLOCK_BYTES])
         })
     }
 
@@ -118,9 +119,4 @@ impl Core {
         }
         assert!(shared.next().is_none(), "a block was looked over that is not offered");
     }
-}
-
-/// The error for a block whose content is lost.
-pub fn damaged(pbn: Pbn) -> Error {
-    Error::corrupt(format!("block {pbn} of the data area"), "its content does not have its tag (see oncefs scrub)")
 }

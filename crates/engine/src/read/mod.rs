@@ -3,8 +3,10 @@
 mod around;
 pub mod cache;
 pub mod checked;
+pub mod device;
 mod lazy_memory;
 pub mod parts;
+pub mod replicas;
 pub mod steps;
 pub mod stored;
 mod table_pages;

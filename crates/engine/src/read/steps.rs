@@ -1,20 +1,73 @@
 //! The steps of a read: map, runs of pbns, memory, requests to the device. It needs no hint store and no refcount
 //! (LRLFS, section I).
 
-use crate::core::Core;
-use crate::damage::bad_blocks::BlockLocation;
+use std::sync::Arc;
+
+use crate::base::BaseParts;
+use crate::damage::notices::Damage;
 use crate::format::keys::shard_parts;
 use crate::format::shard::Target;
-use crate::read::checked::damaged;
+use crate::policy::policies::PolicyFacts;
+use crate::read::cache::ReadCache;
+use crate::read::device::DataReader;
 use crate::read::parts::Part;
-use crate::{BLOCK_BYTES, Error, Lbn, MapId, ReadBuf, Result, Stage};
+use crate::read::stored::BlockReader;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::write::hash::Hasher;
+use crate::{BLOCK_BYTES, Lbn, MapId, ReadBuf, Result, Stage};
 
 /// Whether this buffer holds whole blocks that a device can read into: aligned like its blocks.
 pub fn holds_blocks(bytes: &[u8]) -> bool {
     bytes.len().is_multiple_of(BLOCK_BYTES) && bytes.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
 }
 
-impl Core {
+/// Reads the content of maps. It can neither allocate nor publish.
+pub struct Reader {
+    pub(super) maps: Arc<MapLocks>,
+    pub(super) pins: Arc<Pins>,
+    pub(super) data: Arc<DataArea>,
+    pub(super) staging: Arc<Staging>,
+    pub(super) read_cache: Arc<ReadCache>,
+    pub(super) policy: Arc<PolicyFacts>,
+    pub(super) hasher: Arc<Hasher>,
+    pub(super) stats: Arc<Statistics>,
+    pub(super) damage: Arc<Damage>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) data_reader: Arc<DataReader>,
+    pub(super) block_reader: Arc<BlockReader>,
+}
+
+impl Reader {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        data_reader: &Arc<DataReader>,
+        block_reader: &Arc<BlockReader>,
+    ) -> Self {
+        Self {
+            maps: base.maps.clone(),
+            pins: base.pins.clone(),
+            data: base.data.clone(),
+            staging: base.staging.clone(),
+            read_cache: base.read_cache.clone(),
+            policy: base.policy.clone(),
+            hasher: base.hasher.clone(),
+            stats: base.stats.clone(),
+            damage: base.damage.clone(),
+            metadata: metadata.clone(),
+            data_reader: data_reader.clone(),
+            block_reader: block_reader.clone(),
+        }
+    }
+}
+
+impl Reader {
     /// See [`crate::Store::read`].
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         let block = BLOCK_BYTES as u64;
@@ -30,12 +83,10 @@ impl Core {
         assert!(holds_blocks(bytes), "{} bytes at {:p} are not whole, aligned blocks", bytes.len(), bytes.as_ptr());
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         self.stats.timed(Stage::Read, blocks, || {
-            let _pin = self.space.pin();
+            let _pin = self.pins.pin();
             let (runs, is_small) = {
                 let _map = self.maps.lock(map).read();
-                if self.state.lock().is_detached(map) {
-                    return Err(Error::MapDetached);
-                }
+                self.metadata.attached(map)?;
                 (self.runs_of(map, first, blocks)?, self.is_small_and_whole(map, first, blocks)?)
             };
             if is_small {
@@ -69,7 +120,7 @@ impl Core {
     }
 
     fn fill(&self, reader: MapId, runs: &[(Target, u64)], bytes: &mut [u8]) -> Result<()> {
-        let around_bad = self.around_bad(runs)?;
+        let around_bad = self.metadata.around_bad(runs)?;
         let runs = around_bad.as_deref().unwrap_or(runs);
         let mut rest = bytes;
         let mut stored: Vec<Part<'_>> = Vec::with_capacity(runs.len());
@@ -82,30 +133,6 @@ impl Core {
             rest = behind;
         }
         assert!(rest.is_empty(), "{} bytes of a read have no block", rest.len());
-        self.read_parts(reader, stored)
-    }
-
-    /// The runs with every bad block replaced by its replacement. None: no block is bad. Under the publish lock. The
-    /// caller's pin keeps a replacement found there from being reused.
-    pub fn around_bad(&self, runs: &[(Target, u64)]) -> Result<Option<Vec<(Target, u64)>>> {
-        if !self.damage.is_any_bad() {
-            return Ok(None);
-        }
-        let state = self.state.lock();
-        let mut found: Vec<(Target, u64)> = Vec::with_capacity(runs.len());
-        for (target, blocks) in runs {
-            let Target::Data(first) = target else {
-                found.push((*target, *blocks));
-                continue;
-            };
-            for pbn in (0..*blocks).map(|n| first.plus(n)) {
-                let BlockLocation::At(at) = state.bad.find(pbn) else { return Err(damaged(pbn)) };
-                match found.last_mut() {
-                    Some((Target::Data(run), blocks)) if run.plus(*blocks) == at => *blocks += 1,
-                    _ => found.push((Target::Data(at), 1)),
-                }
-            }
-        }
-        Ok(Some(found))
+        self.block_reader.read_parts(reader, stored)
     }
 }

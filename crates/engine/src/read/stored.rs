@@ -1,11 +1,25 @@
 //! Reads parts of the data area: from memory as far as possible, the rest in parallel requests.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use super::cache::AROUND;
 use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::damage::notices::Damage;
+use crate::damage::reports::DamageReports;
+use crate::format::page::Entry;
+use crate::policy::policies::PolicyFacts;
+use crate::read::cache::ReadCache;
+use crate::read::device::DataReader;
+use crate::read::replicas::ReplicaReader;
+use crate::settings::values::Tuning;
+use crate::space::data_area::DataArea;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
 /// Longer runs are either entirely in memory or read as a whole.
@@ -14,7 +28,51 @@ pub const CACHED_RUN_BLOCKS_MAX: usize = 32;
 /// The reader of reads on behalf of no file. No map has this id.
 pub const NOBODY: MapId = MapId(0);
 
-impl Core {
+/// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
+pub struct BlockReader {
+    pub(super) data: Arc<DataArea>,
+    pub(super) stored: Arc<CheckpointStore>,
+    pub(super) staging: Arc<Staging>,
+    pub(super) read_cache: Arc<ReadCache>,
+    pub(super) policy: Arc<PolicyFacts>,
+    pub(super) tuning: Arc<Tuning>,
+    pub(super) hasher: Arc<Hasher>,
+    pub(super) stats: Arc<Statistics>,
+    pub(super) damage: Arc<Damage>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) data_reader: Arc<DataReader>,
+    pub(super) replica_reader: Arc<ReplicaReader>,
+    pub(super) damage_reports: Arc<DamageReports>,
+}
+
+impl BlockReader {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        data_reader: &Arc<DataReader>,
+        replica_reader: &Arc<ReplicaReader>,
+        damage_reports: &Arc<DamageReports>,
+    ) -> Self {
+        Self {
+            data: base.data.clone(),
+            stored: base.stored.clone(),
+            staging: base.staging.clone(),
+            read_cache: base.read_cache.clone(),
+            policy: base.policy.clone(),
+            tuning: base.tuning.clone(),
+            hasher: base.hasher.clone(),
+            stats: base.stats.clone(),
+            damage: base.damage.clone(),
+            metadata: metadata.clone(),
+            data_reader: data_reader.clone(),
+            replica_reader: replica_reader.clone(),
+            damage_reports: damage_reports.clone(),
+        }
+    }
+}
+
+impl BlockReader {
     /// Reads adjacent blocks of the data area, on behalf of no file. The caller has them pinned.
     pub fn read_run(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         self.read_parts(NOBODY, vec![Part { pbn, bytes }])
@@ -114,7 +172,7 @@ impl Core {
             blocks.iter().for_each(|blocks| self.policy.count_device_read(*blocks));
         }
         let mut pages = lacking.reads()?;
-        let mut results = self.timed_device_reads(&blocks, || match &mut pages[..] {
+        let mut results = self.data_reader.timed_device_reads(&blocks, || match &mut pages[..] {
             [] => self.data.read_many(&mut reads),
             pages => self.stored.read_pages_beside((&self.data, &mut reads), pages),
         });
@@ -136,7 +194,7 @@ impl Core {
                 if reader != NOBODY {
                     self.policy.count_device_read(1);
                 }
-                match self.read_device(pbn, bytes) {
+                match self.data_reader.read_device(pbn, bytes) {
                     Ok(()) => may_enter &= self.look_over(reader, &mut [&mut Part { pbn, bytes }])?.is_some(),
                     Err(error) => self.read_second_copy(pbn, bytes, error)?,
                 }
@@ -148,42 +206,35 @@ impl Core {
     /// Serves a block that cannot be read.
     fn read_second_copy(&self, pbn: Pbn, bytes: &mut [u8], error: Error) -> Result<()> {
         self.damage_reports.suspect(pbn);
-        if self.read_replica(pbn, bytes) { Ok(()) } else { Err(error) }
-    }
-
-    /// Reads blocks from the device as they are.
-    pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
-        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
-        self.timed_device_reads(&[blocks], || vec![self.data.read(pbn, bytes)]).pop().expect("one result")
-    }
-
-    /// Reads single blocks as they are, one after the other into `bytes`: one request each, all of them at once.
-    pub fn read_blocks_apart(&self, pbns: &[Pbn], bytes: &mut [u8]) -> Result<()> {
-        assert_eq!(bytes.len(), pbns.len() * BLOCK_BYTES, "bytes for {} blocks", pbns.len());
-        let blocks = pbns.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
-        let mut parts: Vec<Part<'_>> = blocks.map(|(pbn, bytes)| Part { pbn: *pbn, bytes }).collect();
-        self.read_as_they_are(&mut parts.chunks_mut(1).collect::<Vec<_>>())?.into_iter().collect()
-    }
-
-    /// Reads spans past the read cache, all of them at once, and returns the result of each. On an error none is read.
-    pub fn read_as_they_are(&self, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
-        let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
-        let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
-        Ok(self.timed_device_reads(&blocks, || self.data.read_many(&mut reads)))
-    }
-
-    /// Makes requests that read these numbers of blocks, and perhaps pages too. Times them, and counts the bytes of
-    /// data.
-    fn timed_device_reads(&self, blocks: &[u64], requests: impl FnOnce() -> Vec<Result<()>>) -> Vec<Result<()>> {
-        let (results, changed) = self.policy.timed_device_reads(blocks, requests);
-        changed.into_iter().for_each(|change| self.file_policies.piece_cost_changed(change, Instant::now()));
-        let read = blocks.iter().zip(&results).filter(|(_, result)| result.is_ok());
-        let read: u64 = read.map(|(blocks, _)| blocks * BLOCK_BYTES as u64).sum();
-        self.stats.counters.data_bytes_read.fetch_add(read, Relaxed);
-        results
+        if self.replica_reader.read_replica(pbn, bytes) { Ok(()) } else { Err(error) }
     }
 }
 
 fn parts_of(spans: &[&mut [Part<'_>]]) -> usize {
     spans.iter().map(|span| span.len()).sum()
+}
+
+impl BlockReader {
+    /// Reads blocks that may be shared, on behalf of no file, all parts at once. With `verify=share` it reads the
+    /// device and not the read cache. A staged block is not on the device yet. The caller has the blocks pinned.
+    pub fn read_targets(&self, parts: Vec<Part<'_>>) -> Result<()> {
+        if !self.tuning.verifies_shares() {
+            return self.read_parts(NOBODY, parts);
+        }
+        for Part { pbn, bytes } in parts {
+            for (pbn, block) in (pbn.0..).map(Pbn).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                match self.staging.get(pbn) {
+                    Some(staged) => block.copy_from_slice(&staged),
+                    None => self.data_reader.read_device(pbn, block)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a block with a fingerprint is still read before it gets one more reference: with `verify=share`, if that
+    /// reference is its second.
+    pub fn is_read_before_share(&self, entry: &Entry) -> bool {
+        entry.count == 1 && self.tuning.verifies_shares()
+    }
 }

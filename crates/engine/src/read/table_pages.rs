@@ -5,10 +5,11 @@
 //! not fit into memory, so that the next read of a block nearby needs no request for its page.
 
 use super::parts::Part;
-use crate::core::Core;
 use crate::device::JoinedRead;
-use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES, page_of};
+use crate::format::page::{PAGE_BYTES, page_of};
+use crate::read::stored::BlockReader;
 use crate::state::checkpoint_store::{page_in, reads_of};
+use crate::state::loading::MissingPages;
 use crate::{Pbn, Result};
 
 /// Pages of a group: the tags of 2 MiB of data.
@@ -32,18 +33,15 @@ impl LackingPages {
     }
 }
 
-impl Core {
+impl BlockReader {
     /// The pages with the tags of these parts that are missing from memory. Empty if reads are not verified.
     pub fn pages_lacking(&self, spans: &[&mut [Part<'_>]]) -> LackingPages {
         if !self.tuning.verifies_reads() {
             return LackingPages::default();
         }
         let pages = |part: &Part<'_>| page_of(part.pbn)..=page_of(Pbn(part.end().0 - 1));
-        let mut state = self.state.lock();
-        let generation = state.table.generation();
-        let numbers = state.table.missing(spans.iter().flat_map(|span| &**span).flat_map(pages));
-        let end = state.totals.data.0.div_ceil(PAGE_ENTRIES);
-        drop(state);
+        let wanted = spans.iter().flat_map(|span| &**span).flat_map(pages);
+        let MissingPages { numbers, generation, end } = self.metadata.missing_pages(wanted);
         let read = groups_of(&numbers, end);
         let bytes = vec![0; read.len() * PAGE_BYTES];
         LackingPages { numbers, read, generation, bytes }

@@ -1,18 +1,15 @@
-//! Free space of an open volume: which blocks are free, promised, or pinned by readers, how much room the host has
-//! left, and which freed pieces can go back to it.
-//!
-//! Pins: a reader that looked up pbns keeps them from being reused until it is done. Readers share the current epoch. A
-//! release waits until every epoch that began before it has no reader left. A pin costs one counter update each way.
+//! Free space of an open volume: which blocks are free or promised, how much room the host has left, and which freed
+//! pieces can go back to it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Relaxed};
-use std::sync::atomic::fence;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::space::allocator::{Allocator, REGION_BLOCKS, Request, Run, Step, blocks_in};
 use crate::space::bitmap::Bitmap;
+use crate::space::pins::{EndedEpoch, Pins};
 use crate::sync::{AtomicU64, LockRank, Mutex};
 use crate::volume::ballast::Ballast;
 use crate::volume::host::host_bytes;
@@ -30,7 +27,7 @@ pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
 pub struct FreeSpace {
     allocator: Mutex<Allocator>,
     /// Pins of readers: blocks that they may see are not reused.
-    pins: Pins,
+    pins: Arc<Pins>,
     /// Bytes that the host can still take, as last looked up, less those written since.
     host_bytes: AtomicU64,
     /// The volume's directory, if the data area takes its space from the host file system.
@@ -43,20 +40,15 @@ pub struct FreeSpace {
 
 impl FreeSpace {
     /// Free space of a volume that was just opened.
-    pub fn new(allocator: Allocator, host: Option<PathBuf>, ballast: Ballast) -> Self {
+    pub fn new(allocator: Allocator, pins: Arc<Pins>, host: Option<PathBuf>, ballast: Ballast) -> Self {
         Self {
             allocator: Mutex::new(LockRank::Allocator, allocator),
-            pins: Pins::default(),
+            pins,
             host_bytes: AtomicU64::new(u64::MAX),
             host,
             punchable: Mutex::new(LockRank::Part, Default::default()),
             ballast,
         }
-    }
-
-    /// Keeps every block that is reachable now from being reused. Take the pin before looking at a map.
-    pub fn pin(&self) -> Pin {
-        self.pins.pin()
     }
 
     /// Begins a new epoch of pins, and returns the old one, which tells whether its readers are done.
@@ -255,46 +247,6 @@ fn joined_pieces(numbers: &BTreeSet<u64>) -> Vec<Run> {
     pieces
 }
 
-/// Delays the reuse of every block that was reachable when it was taken.
-pub struct Pin {
-    _epoch: Arc<Epoch>,
-}
-
-/// The readers that began during one epoch.
-#[derive(Default)]
-pub struct Epoch;
-
-/// The current epoch.
-#[derive(Default)]
-pub struct Pins {
-    current: Mutex<Arc<Epoch>>,
-}
-
-impl Pins {
-    /// Pins everything reachable now. Take it before looking at a map.
-    pub fn pin(&self) -> Pin {
-        Pin { _epoch: self.current.lock().clone() }
-    }
-
-    /// Begins a new epoch and returns the old one, which tells whether its readers are done.
-    pub fn advance(&self) -> EndedEpoch {
-        EndedEpoch(std::mem::take(&mut *self.current.lock()))
-    }
-}
-
-/// An epoch that gets no new readers.
-pub struct EndedEpoch(Arc<Epoch>);
-
-impl EndedEpoch {
-    /// Whether all its readers are done.
-    pub fn is_over(&self) -> bool {
-        let is_over = Arc::strong_count(&self.0) == 1;
-        // The readers' accesses happen before the next use of their blocks.
-        fence(Ordering::Acquire);
-        is_over
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -306,24 +258,5 @@ mod tests {
         assert_eq!(joined(&runs), [Run { pbn: Pbn(64), blocks: 128 }]);
         let at_border = [Run { pbn: Pbn(REGION_BLOCKS - 1), blocks: 2 }];
         assert_eq!(joined(&at_border).len(), 2);
-    }
-}
-
-#[cfg(test)]
-mod tests_of_pins {
-    use super::*;
-
-    #[test]
-    fn an_epoch_is_over_when_its_last_reader_is_done() {
-        let pins = Pins::default();
-        let early = pins.pin();
-        let first = pins.advance();
-        let late = pins.pin();
-        let second = pins.advance();
-        assert!(!first.is_over() && !second.is_over());
-        drop(early);
-        assert!(first.is_over() && !second.is_over());
-        drop(late);
-        assert!(second.is_over());
     }
 }

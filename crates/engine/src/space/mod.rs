@@ -5,5 +5,6 @@ pub mod bitmap;
 pub mod claim;
 pub mod data_area;
 pub mod free_space;
+pub mod pins;
 pub mod punch;
-pub mod reclaim;
+pub mod write_out;

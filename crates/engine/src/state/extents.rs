@@ -110,3 +110,12 @@ pub fn pages_of(targets: impl Iterator<Item = (Target, u64)>) -> Vec<u64> {
     pages.dedup();
     pages
 }
+
+impl Metadata {
+    /// Maps that wait to be freed, according to their records.
+    pub fn detached_maps(&self) -> Result<Vec<MapId>> {
+        let (from, to) = keys::all_detached();
+        let records = self.scan(&from, &to, usize::MAX)?;
+        Ok(records.iter().filter_map(|(key, _)| keys::parse_detached(key)).collect())
+    }
+}

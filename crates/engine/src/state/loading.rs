@@ -8,7 +8,7 @@ use hashbrown::{HashMap, HashSet};
 use crate::base::BaseParts;
 use crate::damage::notices::Damage;
 use crate::format::keys::ShardKey;
-use crate::format::page::{Entry, Page, page_of};
+use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
 use crate::format::shard::Shard;
 use crate::signals::foreground::Foreground;
 use crate::state::checkpoint_store::CheckpointStore;
@@ -16,6 +16,19 @@ use crate::state::published::State;
 use crate::sync::Mutex;
 use crate::sync::reading_again;
 use crate::{Pbn, Result};
+
+/// Pages that are loaded and kept at a time.
+const PORTION_PAGES: usize = 64;
+
+/// Pages of the block table that memory lacks.
+pub struct MissingPages {
+    /// The pages, in ascending order.
+    pub numbers: Vec<u64>,
+    /// The table's generation, for [`Metadata::admit_sound_pages`].
+    pub generation: u64,
+    /// How many pages the table has.
+    pub end: u64,
+}
 
 /// The newest maps, records and entries of the block table: in memory, or on disk.
 pub struct Metadata {
@@ -77,6 +90,14 @@ impl Metadata {
             left = state.table.missing(left);
         }
         Ok(())
+    }
+
+    /// Which of these pages memory lacks.
+    pub fn missing_pages(&self, numbers: impl IntoIterator<Item = u64>) -> MissingPages {
+        let mut state = self.state.lock();
+        let generation = state.table.generation();
+        let numbers = state.table.missing(numbers);
+        MissingPages { numbers, generation, end: state.totals.data.0.div_ceil(PAGE_ENTRIES) }
     }
 
     /// Takes in pages that were read since the table had this generation. The read did not block writers of pages. A
@@ -215,7 +236,7 @@ impl Metadata {
         self.newest(key, || self.stored.get(key))
     }
 
-    /// Like [`Core::get`], for a program: if it has to read the sorted state, background work yields.
+    /// Like [`Volume::get`], for a program: if it has to read the sorted state, background work yields.
     pub fn get_for_program(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.newest(key, || self.foreground.serve(|| self.stored.get(key)))
     }
@@ -244,7 +265,7 @@ impl Metadata {
         }
     }
 
-    /// Like [`Core::scan`], for a program: background work yields.
+    /// Like [`Volume::scan`], for a program: background work yields.
     pub fn scan_for_program(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         self.foreground.serve(|| self.scan(from, to, limit))
     }
@@ -306,5 +327,13 @@ impl Metadata {
         let mut state = self.state.lock();
         let have = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) >= references_min);
         pbns.map(have).collect()
+    }
+}
+
+impl Metadata {
+    /// Reads pages of the block table, and keeps them in memory until a checkpoint.
+    pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
+        let keep = |portion: &[u64]| self.with_pages(|| portion.to_vec(), |state| state.table.keep(portion));
+        pages.chunks(PORTION_PAGES).try_for_each(keep)
     }
 }

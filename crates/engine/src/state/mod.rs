@@ -8,6 +8,7 @@ pub mod maps;
 pub mod published;
 pub mod records;
 pub mod released;
+pub mod replacements;
 pub mod seek;
 pub mod staging;
 pub mod table;

@@ -22,7 +22,7 @@ use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
 use crate::format::record::Totals;
 use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
-use crate::space::free_space::EndedEpoch;
+use crate::space::pins::EndedEpoch;
 use crate::state::claims::Claims;
 use crate::state::maps::Shards;
 use crate::state::records::Records;

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::Blocks;
     use crate::format::record::Totals;
-    use crate::space::free_space::Pins;
+    use crate::space::pins::Pins;
     use crate::state::maps::Shards;
     use crate::state::table::Table;
 

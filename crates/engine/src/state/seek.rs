@@ -83,13 +83,13 @@ mod tests {
 
     use super::*;
     use crate::Blocks;
-    use crate::core::Core;
     use crate::tests::fixture::{Devices, one_level, unique};
+    use crate::volume::assembly::Volume;
 
     const MAP: MapId = MapId(1);
     const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
 
-    fn volume() -> Core {
+    fn volume() -> Volume {
         let core = Devices::new(Blocks(40_000), one_level()).open();
         core.write(MAP, 0, &unique(10, 1), |_, _| ()).unwrap();
         core
@@ -104,7 +104,7 @@ mod tests {
         assert!(core.metadata.is_end(MAP, last).unwrap(), "a few reserved shards are looked at");
         core.reserve_in_parts(MAP, 0..40 * SHARD_BYTES);
         let looked_at = || {
-            let report = core.state.lock().shards.report();
+            let report = core.base.state.lock().shards.report();
             report.hits + report.misses
         };
         let before = looked_at();
@@ -119,13 +119,13 @@ mod tests {
         core.reserve_in_parts(MAP, 0..90 * SHARD_BYTES);
         let (found, is_found) = mpsc::channel();
         // A writer of this map, or of any other with the same lock.
-        let locked = core.maps.lock(MAP).write();
+        let locked = core.base.maps.lock(MAP).write();
         thread::scope(|scope| {
             let core = &core;
             scope.spawn(move || {
                 let data = core.metadata.seek_data(MAP, 10 * BLOCK, u64::MAX).unwrap();
                 let hole = core.metadata.seek_hole(MAP, 0, 200 * SHARD_BYTES).unwrap();
-                let room = core.check_room(MAP, &(0..1 << 50)).is_err();
+                let room = core.range_parts.check_room(MAP, &(0..1 << 50)).is_err();
                 found.send((data, hole, room)).unwrap();
             });
             let answer = is_found.recv_timeout(Duration::from_secs(60));
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_detached_map_has_neither_data_nor_holes() {
         let core = volume();
-        core.detach(MAP, |_| ()).unwrap();
+        core.range_changes.detach(MAP, |_| ()).unwrap();
         assert!(matches!(core.metadata.seek_data(MAP, 0, 100), Err(crate::Error::MapDetached)));
         assert!(matches!(core.metadata.seek_hole(MAP, 0, 100), Err(crate::Error::MapDetached)));
     }

@@ -1,5 +1,4 @@
 //! Counters, histograms, the report made from them, and its history.
 
 pub mod counters;
-pub mod report;
 pub mod thinning;

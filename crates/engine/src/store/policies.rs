@@ -43,12 +43,12 @@ impl Store {
     /// Makes the worker call `turn` while it has no other work and may run, repeatedly while anything is due. The first
     /// `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {
-        self.core.worker.rank_by(turn);
+        self.core.base.worker.rank_by(turn);
     }
 
     /// The rule by which files are ranked.
     pub fn rank_rule(&self) -> RankRule {
-        self.core.tuning.with(|settings| settings.rank_rule)
+        self.core.base.tuning.with(|settings| settings.rank_rule)
     }
 
     /// Like [`Store::publish`], for a few records of background work: it does not count as a request of a program, and
@@ -58,6 +58,6 @@ impl Store {
     ///
     /// As [`Store::publish`].
     pub fn publish_in_background(&self, change: Change) -> Result<()> {
-        self.core.publish(change)
+        self.core.publisher.publish(change)
     }
 }

@@ -23,9 +23,9 @@ impl Store {
         size: u64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.foreground.serve(|| {
+        self.core.base.foreground.serve(|| {
             self.core.change_room.wait_for_room();
-            self.core.truncate(map, size, with)
+            self.core.range_changes.truncate(map, size, with)
         })
     }
 
@@ -44,9 +44,9 @@ impl Store {
         reserve: bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.foreground.serve(|| {
+        self.core.base.foreground.serve(|| {
             self.core.change_room.wait_for_room();
-            self.core.zero(map, at, len, reserve, with)
+            self.core.range_changes.zero(map, at, len, reserve, with)
         })
     }
 
@@ -66,9 +66,9 @@ impl Store {
         len: u64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.foreground.serve(|| {
+        self.core.base.foreground.serve(|| {
             self.core.change_room.wait_for_room();
-            self.core.reserve(map, at, len, with)
+            self.core.range_changes.reserve(map, at, len, with)
         })
     }
 
@@ -82,7 +82,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the record store cannot be read.
     pub fn parts(&self, map: MapId, bytes: Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
-        self.core.parts(map, &bytes, fills_holes)
+        self.core.range_parts.parts(map, &bytes, fills_holes)
     }
 
     /// How many of the first blocks [`Store::clone_blocks`] takes in one call: at least as many as lie in one shard of
@@ -92,7 +92,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map cannot be read.
     pub fn clone_part(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Blocks> {
-        self.core.clone_part(source, target, blocks)
+        self.core.range_parts.clone_part(source, target, blocks)
     }
 
     /// Checks that there is space for the holes of a range of bytes that will be reserved part by part.
@@ -102,7 +102,7 @@ impl Store {
     /// - [`crate::Error::NoSpace`]: there is not enough.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
-        self.core.check_room(map, &bytes)
+        self.core.range_parts.check_room(map, &bytes)
     }
 
     /// The first byte with `from <= byte < end` that is data. `None`: the range has only holes and reserved space.
@@ -164,9 +164,9 @@ impl Store {
         holds: impl FnOnce() -> bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<bool> {
-        self.core.foreground.serve(|| {
+        self.core.base.foreground.serve(|| {
             self.core.change_room.wait_for_room();
-            self.core.clone_blocks_if(source, target, blocks, holds, with)
+            self.core.range_changes.clone_blocks_if(source, target, blocks, holds, with)
         })
     }
 }

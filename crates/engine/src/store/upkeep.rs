@@ -115,20 +115,20 @@ impl Store {
     /// crashes. The next open recovers.
     pub fn shut_down(&self) {
         let why = crate::Error::ReadOnly("it was shut down".to_owned());
-        self.core.health.fail(&why);
+        self.core.base.health.fail(&why);
         // Notifies the waiters for room that none will come.
         let _ = self.core.change_room.tell_failure::<()>(Err(why));
     }
 
     /// The settings of this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        self.core.tuning.with(Settings::list)
+        self.core.base.tuning.with(Settings::list)
     }
 
     /// The own settings of this mount's profile, by name.
     pub fn profile_settings(&self) -> BTreeMap<String, String> {
         let data = self.core.free_blocks.totals().data;
-        self.core.tuning.with(|settings| settings.of_profile(data).list())
+        self.core.base.tuning.with(|settings| settings.of_profile(data).list())
     }
 
     /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
@@ -138,17 +138,17 @@ impl Store {
     /// [`crate::Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its
     /// range.
     pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
-        self.core.tune(changes)
+        self.core.work_loop.tune(changes)
     }
 
     /// Gives the out-of-line worker a command. Returns at once.
     pub fn dedup(&self, command: DedupCommand) {
-        self.core.dedup(command);
+        self.core.work_loop.dedup(command);
     }
 
     /// The worker's present activity, and its remaining work.
     pub fn dedup_status(&self) -> DedupStatus {
-        self.core.dedup_status()
+        self.core.work_loop.dedup_status()
     }
 
     /// Gives the scrub a command, which is kept across mounts. Returns at once.
@@ -159,18 +159,18 @@ impl Store {
     /// - [`crate::Error::Invalid`]: there is no scrub to pause, resume or stop, or the rate is out of its range.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the scrub's state cannot be saved.
     pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
-        self.core.command_scrub(command)
+        self.core.scrubber.command_scrub(command)
     }
 
     /// The message about a last group of the log that was left out as incomplete when the volume was opened. None if
     /// there was no such group.
     pub fn left_out_of_log(&self) -> Option<String> {
-        self.core.journal.left_out()
+        self.core.base.journal.left_out()
     }
 
     /// The scrub's progress, and the number of bad blocks.
     pub fn scrub_status(&self) -> ScrubStatus {
-        self.core.scrub_status()
+        self.core.scrubber.scrub_status()
     }
 
     /// Compares the record files, which hold names and maps, with their checksums and copies. With `mend`, restores a
@@ -181,12 +181,12 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the files cannot be read or restored.
     pub fn check_record_files(&self, mend: bool) -> Result<FilesFound> {
-        self.core.stored.check_record_files(mend)
+        self.core.base.stored.check_record_files(mend)
     }
 
     /// All blocks that are known to be bad.
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
-        self.core.bad_blocks()
+        self.core.affected_files.bad_blocks()
     }
 
     /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of
@@ -198,7 +198,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the block table or a map cannot be read.
     pub fn bad_places(&self, limit: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<(Vec<BadPlace>, bool)>> {
-        self.core.bad_places(limit, goes_on)
+        self.core.affected_files.bad_places(limit, goes_on)
     }
 
     /// The extents of a portion of a map from block `from` on, the reason for each, and where the next portion begins.
@@ -209,7 +209,7 @@ impl Store {
     /// - [`crate::Error::MapDetached`]: the map was detached.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map, the block table or a hint cannot be read.
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
-        self.core.explain(map, from)
+        self.core.explainer.explain(map, from)
     }
 
     /// Some of the places in all files that refer to `blocks`, from `from` on.
@@ -221,7 +221,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map cannot be read.
     pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
-        self.core.referrers(blocks, from)
+        self.core.referrer_search.referrers(blocks, from)
     }
 
     /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that
@@ -231,7 +231,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map or the block table cannot be read.
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
-        self.core.layout(from)
+        self.core.referrer_search.layout(from)
     }
 
     /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow.
@@ -246,7 +246,7 @@ impl Store {
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map or the block table cannot be read, or the data area
     ///   cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
-        self.core.defrag(map, options)
+        self.core.defragmenter.defrag(map, options)
     }
 
     /// The number of blocks of a map, data and reserved. Reads all of its shards.
@@ -255,7 +255,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
-        let _map = self.core.maps.lock(map).read();
+        let _map = self.core.base.maps.lock(map).read();
         let mut blocks = 0;
         let mut from = 0;
         loop {

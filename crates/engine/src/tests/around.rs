@@ -1,43 +1,43 @@
 //! Reads of small files bring in the blocks around them, and nothing wrong enters memory.
 
-use crate::core::Core;
 use crate::device::Device;
 use crate::tests::fixture::{Devices, one_level, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn};
 
 const SMALL: usize = 3;
 const FILES: u64 = 40;
 
 /// Small files that were written one after the other, on a volume that was just opened.
-fn small_files() -> (Devices, Core) {
+fn small_files() -> (Devices, Volume) {
     let devices = Devices::new(Blocks(4_000), one_level());
     let core = devices.open();
     (1..=FILES).for_each(|map| write(&core, map, map));
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     drop(core);
     let core = devices.open();
-    core.read_cache.lend(1 << 20);
+    core.base.read_cache.lend(1 << 20);
     (devices, core)
 }
 
-fn write(core: &Core, map: u64, seed: u64) {
+fn write(core: &Volume, map: u64, seed: u64) {
     core.write(MapId(map), 0, &unique(SMALL, seed), |_, _| ()).unwrap();
 }
 
-fn read(core: &Core, map: u64) -> Vec<u8> {
-    core.read(MapId(map), 0, SMALL * BLOCK_BYTES).unwrap().to_vec()
+fn read(core: &Volume, map: u64) -> Vec<u8> {
+    core.reader.read(MapId(map), 0, SMALL * BLOCK_BYTES).unwrap().to_vec()
 }
 
-fn counter(core: &Core, name: &str) -> u64 {
-    core.stats.counters.snapshot()[name]
+fn counter(core: &Volume, name: &str) -> u64 {
+    core.base.stats.counters.snapshot()[name]
 }
 
-fn bytes_read(core: &Core) -> u64 {
+fn bytes_read(core: &Volume) -> u64 {
     counter(core, "data_bytes_read")
 }
 
-fn pbns(core: &Core, map: u64) -> Vec<Pbn> {
-    core.stored_from(MapId(map), Lbn(0), SMALL as u64).unwrap()
+fn pbns(core: &Volume, map: u64) -> Vec<Pbn> {
+    core.worklist.stored_from(MapId(map), Lbn(0), SMALL as u64).unwrap()
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn small_files_side_by_side_come_in_few_requests_whatever_the_order() {
 #[test]
 fn a_part_of_a_file_and_a_large_one_bring_nothing() {
     let (_, core) = small_files();
-    core.read(MapId(1), BLOCK_BYTES as u64, BLOCK_BYTES).unwrap();
-    core.read(MapId(2), 0, BLOCK_BYTES).unwrap();
+    core.reader.read(MapId(1), BLOCK_BYTES as u64, BLOCK_BYTES).unwrap();
+    core.reader.read(MapId(2), 0, BLOCK_BYTES).unwrap();
     core.write(MapId(99), 0, &unique(20, 99), |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
-    core.read(MapId(99), 0, 20 * BLOCK_BYTES).unwrap();
+    core.commits.checkpoint().unwrap();
+    core.reader.read(MapId(99), 0, 20 * BLOCK_BYTES).unwrap();
     assert_eq!(counter(&core, "blocks_read_around"), 0);
 }
 
@@ -70,12 +70,12 @@ fn a_small_file_in_pieces_brings_nothing() {
     core.hint_levels.fill_hints().unwrap();
     let pieces = [unique(SMALL, 5), unique(SMALL, 30)].concat();
     core.write(MapId(99), 0, &pieces, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
-    let places = core.stored_from(MapId(99), Lbn(0), 2 * SMALL as u64).unwrap();
+    core.commits.checkpoint().unwrap();
+    let places = core.worklist.stored_from(MapId(99), Lbn(0), 2 * SMALL as u64).unwrap();
     assert_eq!(places, [pbns(&core, 5), pbns(&core, 30)].concat(), "all of it is shared");
     drop(core);
     let core = devices.open();
-    assert!(*core.read(MapId(99), 0, pieces.len()).unwrap() == *pieces);
+    assert!(*core.reader.read(MapId(99), 0, pieces.len()).unwrap() == *pieces);
     assert_eq!(counter(&core, "blocks_read_around"), 0);
 }
 
@@ -84,16 +84,16 @@ fn what_was_brought_is_not_served_once_its_place_holds_something_else() {
     let (_, core) = small_files();
     read(&core, 1);
     let places = pbns(&core, 2);
-    assert!(places.iter().all(|pbn| core.read_cache.holds(*pbn)), "file 2 came with file 1");
-    core.detach(MapId(2), |_| ()).unwrap();
-    let map = core.signals.next_detached(std::time::Duration::ZERO).unwrap();
-    core.reclaim(map).unwrap();
-    core.checkpoint().unwrap();
-    core.release_waiting();
-    assert!(!places.iter().any(|pbn| core.read_cache.holds(*pbn)), "its places are free");
+    assert!(places.iter().all(|pbn| core.base.read_cache.holds(*pbn)), "file 2 came with file 1");
+    core.range_changes.detach(MapId(2), |_| ()).unwrap();
+    let map = core.base.signals.next_detached(std::time::Duration::ZERO).unwrap();
+    core.reclaimer.reclaim(map).unwrap();
+    core.commits.checkpoint().unwrap();
+    core.groups.release_waiting();
+    assert!(!places.iter().any(|pbn| core.base.read_cache.holds(*pbn)), "its places are free");
     // The first free place is taken first.
     (1000..1000 + FILES).for_each(|map| write(&core, map, map));
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     for map in (1..=FILES).filter(|map| *map != 2).chain(1000..1000 + FILES) {
         assert!(read(&core, map) == unique(SMALL, map), "file {map}");
     }
@@ -106,16 +106,16 @@ fn what_is_only_in_memory_free_or_damaged_does_not_enter() {
     let bad = pbns(&core, damaged)[1];
     devices.data.write_at(&[0x5A; BLOCK_BYTES], bad.0 * BLOCK_BYTES as u64).unwrap();
     let freed = pbns(&core, free);
-    core.detach(MapId(free), |_| ()).unwrap();
-    let map = core.signals.next_detached(std::time::Duration::ZERO).unwrap();
-    core.reclaim(map).unwrap();
-    core.commit().unwrap();
+    core.range_changes.detach(MapId(free), |_| ()).unwrap();
+    let map = core.base.signals.next_detached(std::time::Duration::ZERO).unwrap();
+    core.reclaimer.reclaim(map).unwrap();
+    core.commits.commit().unwrap();
     write(&core, staged, staged);
     read(&core, 1);
     assert!(counter(&core, "blocks_read_around") > 0);
-    assert!(!core.read_cache.holds(bad), "its content has not its tag");
-    assert!(!freed.iter().any(|pbn| core.read_cache.holds(*pbn)));
-    assert!(!pbns(&core, staged).iter().any(|pbn| core.read_cache.holds(*pbn)));
+    assert!(!core.base.read_cache.holds(bad), "its content has not its tag");
+    assert!(!freed.iter().any(|pbn| core.base.read_cache.holds(*pbn)));
+    assert!(!pbns(&core, staged).iter().any(|pbn| core.base.read_cache.holds(*pbn)));
     assert!(read(&core, staged) == unique(SMALL, staged));
     let others = (4..=FILES).all(|map| read(&core, map) == unique(SMALL, map));
     assert!(others, "a bad block costs nobody else anything");
@@ -126,7 +126,7 @@ fn where_nothing_around_is_there_nothing_is_brought() {
     let devices = Devices::new(Blocks(4_000), one_level());
     let core = devices.open();
     write(&core, 1, 1);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     drop(core);
     let core = devices.open();
     assert!(read(&core, 1) == unique(SMALL, 1));

@@ -3,17 +3,18 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::format::page::{COUNT_MAX, Entry, page_of};
 use crate::format::shard::Target;
+use crate::fsck::parts::checker;
 use crate::settings::values::{FingerprintMode, Settings};
 use crate::tests::fixture::{Devices, Random, one_level};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn};
 
 const DATA: Blocks = Blocks(1_000);
 
-fn volume(fingerprints: FingerprintMode) -> Core {
+fn volume(fingerprints: FingerprintMode) -> Volume {
     Devices::new(DATA, Settings { fingerprints, ..one_level() }).open()
 }
 
@@ -22,15 +23,15 @@ fn block(seed: u64) -> Vec<u8> {
     (0..BLOCK_BYTES / 8).flat_map(|_| words.word().to_le_bytes()).collect()
 }
 
-fn write(core: &Core, map: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, data: &[u8]) {
     core.write(MapId(map), 0, data, |_, _| ()).unwrap();
 }
 
-fn assert_holds(core: &Core, map: u64, data: &[u8]) {
-    assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+fn assert_holds(core: &Volume, map: u64, data: &[u8]) {
+    assert!(core.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
 }
 
-fn first_pbn(core: &Core, map: u64) -> Pbn {
+fn first_pbn(core: &Volume, map: u64) -> Pbn {
     match core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("map {map} begins with {other:?}"),
@@ -38,15 +39,15 @@ fn first_pbn(core: &Core, map: u64) -> Pbn {
 }
 
 /// Replaces a block's count in the table.
-fn tell_count(core: &Core, pbn: Pbn, count: u32) {
-    let mut state = core.state.lock();
+fn tell_count(core: &Volume, pbn: Pbn, count: u32) {
+    let mut state = core.base.state.lock();
     let page = state.table.edit(page_of(pbn));
     let entry = page.entry(pbn);
     page.set(pbn, &Entry { count, ..entry });
 }
 
-fn count(core: &Core, pbn: Pbn) -> u32 {
-    core.state.lock().table.entry(pbn).unwrap().count
+fn count(core: &Volume, pbn: Pbn) -> u32 {
+    core.base.state.lock().table.entry(pbn).unwrap().count
 }
 
 #[test]
@@ -55,14 +56,14 @@ fn a_hint_about_another_content_or_a_free_block_is_refused() {
         let core = volume(fingerprints);
         let (stored, new) = (block(1), block(2));
         write(&core, 1, &stored);
-        let tag = core.hasher.tag(&new);
+        let tag = core.base.hasher.tag(&new);
         core.hint_levels.update_hints(&[], &[(tag, first_pbn(&core, 1)), (tag, Pbn(900))]);
         write(&core, 2, &new);
         assert_holds(&core, 2, &new);
         assert_holds(&core, 1, &stored);
         assert_eq!(core.free_blocks.totals().used, Blocks(3));
-        assert!(core.stats.counters.hints_refused.load(Relaxed) > 0);
-        assert!(core.check(true, &mut |_, _| ()).unwrap().is_clean());
+        assert!(core.base.stats.counters.hints_refused.load(Relaxed) > 0);
+        assert!(checker(&core).check(true, &mut |_, _| ()).unwrap().is_clean());
     }
 }
 
@@ -79,8 +80,8 @@ fn a_block_with_the_largest_count_takes_no_further_reference() {
         (COUNT_MAX, Blocks(2)),
         "the last reference is shared"
     );
-    core.hints.clear_memory();
-    core.hint_levels.update_hints(&[], &[(core.hasher.tag(&data), pbn)]);
+    core.base.hints.clear_memory();
+    core.hint_levels.update_hints(&[], &[(core.base.hasher.tag(&data), pbn)]);
     write(&core, 3, &data);
     assert_eq!(
         (count(&core, pbn), core.free_blocks.totals().used),

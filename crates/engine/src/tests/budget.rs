@@ -2,9 +2,9 @@
 
 use oncefs_dedup::{FilePieces, PieceCost, ShareLimit, Slowdown, Work};
 
-use crate::core::Core;
 use crate::settings::values::Settings;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -19,18 +19,18 @@ fn settings(percent: u32) -> Settings {
     Settings { slowdown: Some(Slowdown(percent)), skipped_bytes: 256 << 10, hint_bytes: 4 << 20, ..one_level() }
 }
 
-fn volume(percent: u32, piece_blocks: f64) -> (Devices, Core) {
+fn volume(percent: u32, piece_blocks: f64) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings(percent));
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
-    core.policy.start_from(PieceCost::of_blocks(piece_blocks));
+    core.base.policy.start_from(PieceCost::of_blocks(piece_blocks));
     (devices, core)
 }
 
-fn write(core: &Core, map: MapId, first: u64, data: &[u8]) {
+fn write(core: &Volume, map: MapId, first: u64, data: &[u8]) {
     for (part, first) in data.chunks(REQUEST).zip((first..).step_by(256)) {
         core.write(map, first * BLOCK, part, |_, _| ()).unwrap();
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     }
 }
 
@@ -50,22 +50,22 @@ fn scattered(source: &[u8], percent: u64, seed: u64) -> (Vec<u8>, u64) {
 }
 
 /// Blocks in use besides the source and the label.
-fn stored(core: &Core) -> u64 {
+fn stored(core: &Volume) -> u64 {
     core.free_blocks.totals().used.0 - 1 - FILE_BLOCKS
 }
 
-fn work_off(core: &Core) {
-    while core.revisit(8_192).unwrap().is_some() {}
+fn work_off(core: &Volume) {
+    while core.revisits.revisit(8_192).unwrap().is_some() {}
 }
 
-fn account(core: &Core, map: MapId) -> FilePieces {
-    core.policy.accounts().forget(map);
+fn account(core: &Volume, map: MapId) -> FilePieces {
+    core.base.policy.accounts().forget(map);
     core.file_policies.account(map).unwrap()
 }
 
 /// How much longer the file takes to read than in one piece, judging by where its blocks lie.
-fn slowdown(core: &Core, map: MapId) -> f64 {
-    account(core, map).slowdown_percent(core.policy.piece_cost())
+fn slowdown(core: &Volume, map: MapId) -> f64 {
+    account(core, map).slowdown_percent(core.base.policy.piece_cost())
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn the_worker_spends_on_the_longest_runs_what_is_left_of_the_budget() {
     let (_devices, core) = volume(100, 64.0);
     let source = unique(FILE_BLOCKS as usize, 1);
     write(&core, SOURCE, 0, &source);
-    core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    core.work_loop.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
     // Runs of 1 to 16 blocks, each followed by as many new ones: 272 blocks may have five pieces.
     let (mut data, mut at) = (Vec::new(), 0);
     for blocks in 1..=16 {
@@ -163,7 +163,7 @@ fn the_worker_spends_on_the_longest_runs_what_is_left_of_the_budget() {
         at += 50;
     }
     write(&core, FILE, 0, &data);
-    core.backlog.requeue(Work::Owner(FILE.0));
+    core.base.backlog.requeue(Work::Owner(FILE.0));
     assert_eq!(stored(&core), 272);
     work_off(&core);
     assert_eq!(272 - stored(&core), 16 + 15 + 14 + 13 + 12);
@@ -179,11 +179,11 @@ fn a_larger_budget_and_a_cheaper_piece_share_what_was_refused() {
     work_off(&core);
     let refused = stored(&core) - new;
     assert!(refused > 900, "{refused}");
-    core.tune(&[("read_slowdown_percent_max".to_owned(), "50".to_owned())]).unwrap();
+    core.work_loop.tune(&[("read_slowdown_percent_max".to_owned(), "50".to_owned())]).unwrap();
     work_off(&core);
     let still_refused = stored(&core) - new;
     assert!(still_refused < refused - 100, "{still_refused} of {refused}");
-    core.policy.start_from(PieceCost::of_blocks(0.5));
+    core.base.policy.start_from(PieceCost::of_blocks(0.5));
     core.file_policies.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
     work_off(&core);
     assert_eq!(stored(&core), new);
@@ -198,10 +198,10 @@ fn what_a_file_has_spent_is_known_after_a_mount() {
     let (first, second) = data.split_at(data.len() / 2);
     write(&core, FILE, 0, first);
     let before = slowdown(&core, FILE);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();
     core.hint_levels.fill_hints().unwrap();
-    core.policy.start_from(PieceCost::of_blocks(8.0));
+    core.base.policy.start_from(PieceCost::of_blocks(8.0));
     write(&core, FILE, FILE_BLOCKS / 2, second);
     assert!((90.0..=102.0).contains(&before) && slowdown(&core, FILE) <= 102.0, "{before} {}", slowdown(&core, FILE));
 }
@@ -231,7 +231,7 @@ fn a_file_s_own_budget_beats_that_of_the_mount() {
         FILE,
         oncefs_dedup::FilePolicy { policy_override, ..Default::default() },
     );
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
     assert_eq!(core.file_policies.share_limit(FILE), ShareLimit::Budget(Slowdown(100)));
     let (data, new) = scattered(&source, 25, 2);
     write(&core, FILE, 0, &data);
@@ -253,16 +253,16 @@ fn every_block_reads_as_it_was_written() {
             core.write(FILE, at as u64, &data[at..at + bytes], |_, _| ()).unwrap();
             at += bytes;
             if random.one_in(4) {
-                core.commit().unwrap();
+                core.commits.commit().unwrap();
             }
             if random.one_in(8) {
-                core.revisit(256).unwrap();
+                core.revisits.revisit(256).unwrap();
             }
         }
         work_off(&core);
         for (part, first) in data.chunks(REQUEST).zip((0..).step_by(256)) {
             let mut read = vec![0; part.len()];
-            core.read_locked(FILE, Lbn(first), &mut read).unwrap();
+            core.reader.read_locked(FILE, Lbn(first), &mut read).unwrap();
             assert!(read == part, "case {case}, from block {first} on");
         }
     }
@@ -279,10 +279,10 @@ fn a_probe_of_a_skipped_request_finds_duplicates_and_admits_it() {
     for n in 0..2_000 {
         write(&core, SOURCE, n * 8, &unique(8, n));
     }
-    let (_, share) = core.inline.limit_and_share(mode);
+    let (_, share) = core.base.inline.limit_and_share(mode);
     assert!(share <= 0.02, "{share}");
     let before = core.free_blocks.totals().used.0;
     write(&core, FILE, 0, &unique(8, 7));
     assert_eq!(core.free_blocks.totals().used.0, before, "the first request with duplicates is shared");
-    assert_eq!(core.inline.limit_and_share(mode).1, 1.0);
+    assert_eq!(core.base.inline.limit_and_share(mode).1, 1.0);
 }

@@ -10,11 +10,12 @@ use oncefs_dedup::{Eviction, Sample, Skipped};
 use oncefs_toolbox::counts::{gate_or_drill, seed};
 
 use crate::commit::log_room::GROUP_SHARE;
-use crate::core::Core;
 use crate::device::Device;
 use crate::format::keys;
+use crate::fsck::parts::checker;
 use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
+use crate::volume::assembly::Volume;
 use crate::write::hash::is_zero;
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, Error, Lbn, MapId};
 
@@ -31,7 +32,7 @@ struct Model {
 struct Run {
     random: Random,
     devices: Devices,
-    core: Core,
+    core: Volume,
     model: Model,
     committed: Model,
 }
@@ -77,7 +78,7 @@ impl Run {
     fn file(&mut self) -> (u64, MapId) {
         let slot = self.random.below(FILES);
         let map = self.model.files.entry(slot).or_insert_with(|| {
-            let map = self.core.maps.take_id();
+            let map = self.core.base.maps.take_id();
             (map, Vec::new())
         });
         (slot, map.0)
@@ -91,13 +92,13 @@ impl Run {
     /// Frees the blocks of deleted files before the data area runs full.
     fn make_room(&mut self) {
         let waiting: u64 =
-            self.core.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
+            self.core.base.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
         if self.core.free_blocks.available().0 < 8_000 + waiting {
-            while self.core.signals.is_reclaiming() {
+            while self.core.base.signals.is_reclaiming() {
                 self.background();
             }
             self.commit();
-            self.core.checkpoint().unwrap();
+            self.core.commits.checkpoint().unwrap();
         }
     }
 
@@ -116,29 +117,29 @@ impl Run {
             }
             5 => {
                 bytes.resize(at as usize, 0);
-                self.core.truncate(map, at, Self::note(slot, map, bytes.len())).unwrap();
+                self.core.range_changes.truncate(map, at, Self::note(slot, map, bytes.len())).unwrap();
             }
             6 => {
                 let reserve = self.random.below(2) == 0;
                 bytes.resize(bytes.len().max(end), 0);
                 bytes[at as usize..end].fill(0);
-                self.core.zero(map, at, len, reserve, Self::note(slot, map, bytes.len())).unwrap();
+                self.core.range_changes.zero(map, at, len, reserve, Self::note(slot, map, bytes.len())).unwrap();
             }
             7 => {
                 bytes.resize(bytes.len().max(end), 0);
-                self.core.reserve(map, at, len, Self::note(slot, map, bytes.len())).unwrap();
+                self.core.range_changes.reserve(map, at, len, Self::note(slot, map, bytes.len())).unwrap();
             }
             8 => bytes = self.clone_into(slot, map, bytes),
             9 => {
-                self.core.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
-                assert!(matches!(self.core.read(map, 0, 1), Err(Error::MapDetached)));
+                self.core.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+                assert!(matches!(self.core.reader.read(map, 0, 1), Err(Error::MapDetached)));
                 self.model.files.remove(&slot);
                 return;
             }
             10 => {
                 self.commit();
                 if self.random.below(3) == 0 {
-                    self.core.checkpoint().unwrap();
+                    self.core.commits.checkpoint().unwrap();
                 }
                 return;
             }
@@ -167,22 +168,22 @@ impl Run {
     }
 
     fn commit(&mut self) {
-        self.core.commit().unwrap();
+        self.core.commits.commit().unwrap();
         self.committed = self.model.clone();
     }
 
     fn background(&mut self) {
-        if let Some(map) = self.core.signals.next_detached(std::time::Duration::ZERO) {
-            self.core.reclaim(map).unwrap();
+        if let Some(map) = self.core.base.signals.next_detached(std::time::Duration::ZERO) {
+            self.core.reclaimer.reclaim(map).unwrap();
         }
-        self.core.release_waiting();
+        self.core.groups.release_waiting();
         self.core.free_blocks.punch_some();
         match self.random.below(6) {
             4 | 5 => self.defrag(),
             0 => self.core.hint_levels.merge_waiting_hints(),
             1 => drop(self.core.hint_levels.sweep_hint_page()),
             2 => self.core.backlog_notes.checkpoint_backlog(0),
-            _ => drop(self.core.revisit(1 + self.random.below(500)).unwrap()),
+            _ => drop(self.core.revisits.revisit(1 + self.random.below(500)).unwrap()),
         }
     }
 
@@ -192,9 +193,9 @@ impl Run {
         let space = Blocks(self.random.below(200));
         let run_blocks_min = Some(1 + self.random.below(40) as u32);
         let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
-        let planned = self.core.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
+        let planned = self.core.defragmenter.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
         let used = self.core.free_blocks.totals().used;
-        let outcome = self.core.defrag(map, &options).unwrap();
+        let outcome = self.core.defragmenter.defrag(map, &options).unwrap();
         // If two places in the file refer to one block, the first move makes the second reference the only one.
         assert!(outcome.blocks_unshared <= planned.blocks_unshared && planned.blocks_unshared <= space.0);
         // A new place may happen to continue a neighbour.
@@ -209,18 +210,18 @@ impl Run {
 
     /// In-line deduplication and one pass over everything leave each content once, if hints name every one.
     fn revisit_everything(&mut self) {
-        while self.core.signals.is_reclaiming() {
+        while self.core.base.signals.is_reclaiming() {
             self.background();
         }
         self.core.hint_levels.scan_table().unwrap();
-        self.core.backlog.restore([Skipped::Everything]);
-        while self.core.revisit(1_000).unwrap().is_some() {}
+        self.core.base.backlog.restore([Skipped::Everything]);
+        while self.core.revisits.revisit(1_000).unwrap().is_some() {}
         self.compare(&self.model);
         let blocks = self.model.files.values().flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
         let padded = blocks.map(|block| [block, &[0; BLOCK_BYTES][block.len()..]].concat());
         let unique: HashSet<Vec<u8>> = padded.filter(|block| !is_zero(block)).collect();
         let (used, fewest) = (self.core.free_blocks.totals().used, Blocks(1 + unique.len() as u64));
-        match self.core.hints.sample() {
+        match self.core.base.hints.sample() {
             Sample::ALL => assert_eq!(used, fewest, "blocks in use, and the label"),
             sample => assert!(used >= fewest, "{sample:?}: {used:?} in use for {fewest:?}"),
         }
@@ -234,14 +235,14 @@ impl Run {
                 assert_eq!(record[8..], (bytes.len() as u64).to_le_bytes(), "slot {slot} has another size");
             }
             assert!(record.is_some() || bytes.is_empty(), "slot {slot} is gone");
-            let read = self.core.read(*map, 0, bytes.len()).unwrap();
+            let read = self.core.reader.read(*map, 0, bytes.len()).unwrap();
             let differs = read.iter().zip(bytes).position(|(a, b)| a != b);
             assert_eq!(differs, None, "slot {slot} map {} of {} bytes differs", map.0, bytes.len());
         }
     }
 
     fn check(&self) {
-        let report = self.core.check(true, &mut |_, _| ()).unwrap();
+        let report = checker(&self.core).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
     }
 
@@ -280,14 +281,14 @@ fn run(seed: u64, steps: u64) -> BTreeMap<String, u64> {
     }
     run.commit();
     run.check();
-    run.core.checkpoint().unwrap();
+    run.core.commits.checkpoint().unwrap();
     run.check();
     if !seed.is_multiple_of(3) {
         run.revisit_everything();
         run.check();
         run.commit();
     }
-    let counters = run.core.stats.counters.snapshot();
+    let counters = run.core.base.stats.counters.snapshot();
     run.power_cut();
     counters
 }
@@ -324,13 +325,13 @@ fn the_same_content_is_stored_once_and_freed_with_its_last_reference() {
     let used = run.core.free_blocks.totals().used;
     run.core.write(b, 0, &data, |_, _| ()).unwrap();
     assert_eq!(run.core.free_blocks.totals().used, used, "the second copy takes no block");
-    run.core.commit().unwrap();
+    run.core.commits.commit().unwrap();
     for map in [a, b] {
-        run.core.detach(map, |_| ()).unwrap();
+        run.core.range_changes.detach(map, |_| ()).unwrap();
         run.background();
     }
     assert_eq!(run.core.free_blocks.totals().used, Blocks(1), "only the label is left");
-    run.core.commit().unwrap();
+    run.core.commits.commit().unwrap();
     run.check();
 }
 
@@ -339,10 +340,10 @@ fn writing_the_same_bytes_again_changes_nothing() {
     let mut run = Run::new(2);
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    let placed = run.core.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
-    run.core.hints.clear_memory();
+    let placed = run.core.base.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
+    run.core.base.hints.clear_memory();
     run.core.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
-    assert_eq!(run.core.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
+    assert_eq!(run.core.base.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
     run.check();
 }
 
@@ -351,22 +352,22 @@ fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
     let mut run = Run::new(3);
     let data = run.content(256 << 10);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    run.core.commit().unwrap();
+    run.core.commits.commit().unwrap();
     run.core.write(MapId(2), 0, &data, |_, _| ()).unwrap();
     run.devices.log.fail_flush_after(0);
-    assert!(run.core.commit().is_err());
+    assert!(run.core.commits.commit().is_err());
     assert!(matches!(run.core.write(MapId(3), 0, &data, |_, _| ()), Err(Error::ReadOnly(_))));
-    assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
+    assert!(run.core.reader.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
     run.devices = run.devices.after_power_cut(&mut Random::new(1));
     run.core = run.devices.open();
-    assert!(run.core.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
+    assert!(run.core.reader.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
     run.check();
 }
 
 /// The devices after a process was killed within a commit: the log has the record, and no flush followed.
 fn killed_before_the_flush(run: &mut Run) -> Devices {
     let log = run.devices.log.after_power_cut(|_| false);
-    run.core.commit().unwrap();
+    run.core.commits.commit().unwrap();
     let mut bytes = vec![0; LOG_BYTES as usize];
     run.devices.log.read_at(&mut bytes, 0).unwrap();
     log.write_at(&bytes, 0).unwrap();
@@ -378,18 +379,18 @@ fn what_recovery_found_is_durable_before_anything_is_built_on_it() {
     let mut run = Run::new(8);
     let (old, new) = (run.content(40 * BLOCK_BYTES), run.content(40 * BLOCK_BYTES));
     run.core.write(MapId(1), 0, &old, |_, _| ()).unwrap();
-    run.core.commit().unwrap();
+    run.core.commits.commit().unwrap();
     run.core.write(MapId(1), 0, &new, |_, _| ()).unwrap();
     let devices = killed_before_the_flush(&mut run);
     let unsettled = devices.after_power_cut_of_all().open();
-    assert!(unsettled.read(MapId(1), 0, old.len()).unwrap().iter().eq(&old), "the record was not flushed");
+    assert!(unsettled.reader.read(MapId(1), 0, old.len()).unwrap().iter().eq(&old), "the record was not flushed");
     let core = devices.open();
-    assert!(core.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "the record is there");
+    assert!(core.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "the record is there");
     let after = devices.after_power_cut_of_all().open();
-    assert!(after.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "what was read is lost");
-    core.checkpoint().unwrap();
+    assert!(after.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "what was read is lost");
+    core.commits.checkpoint().unwrap();
     let after = devices.after_power_cut_of_all().open();
-    assert!(after.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
+    assert!(after.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
 }
 
 #[test]
@@ -405,7 +406,7 @@ fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
             Ok(()) => written += 1,
             Err(error) => break error,
         }
-        run.core.commit().unwrap();
+        run.core.commits.commit().unwrap();
     };
     assert!(matches!(refused, Error::NoSpace), "{refused}");
     assert!(written >= DATA.bytes() / (1 << 20) - 3, "{written} MiB fitted");
@@ -431,12 +432,12 @@ fn a_range_change_tells_by_how_many_blocks_the_map_grew() {
     run.core.write(map, 0, &half, add).unwrap();
     assert_counted("write");
     let block = BLOCK_BYTES as u64;
-    run.core.zero(map, block + 2048, 2 * block, false, add).unwrap();
+    run.core.range_changes.zero(map, block + 2048, 2 * block, false, add).unwrap();
     assert_counted("punch");
-    run.core.zero(map, 5 * block + 2048, 100, false, add).unwrap();
-    run.core.zero(map, 6 * block + 2048, 2 * block, true, add).unwrap();
+    run.core.range_changes.zero(map, 5 * block + 2048, 100, false, add).unwrap();
+    run.core.range_changes.zero(map, 6 * block + 2048, 2 * block, true, add).unwrap();
     assert_counted("zero range");
-    run.core.truncate(map, 10 * block + 2048, add).unwrap();
+    run.core.range_changes.truncate(map, 10 * block + 2048, add).unwrap();
     assert_counted("truncate");
     run.check();
 }
@@ -448,10 +449,10 @@ fn a_range_far_larger_than_the_volume_is_punched_at_once_and_not_reserved() {
     let huge = 1 << 52;
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
     run.core.write(MapId(1), huge - (1 << 20), &data, |_, _| ()).unwrap();
-    assert!(matches!(run.core.check_room(MapId(1), &(0..huge)), Err(Error::NoSpace)));
-    assert!(matches!(run.core.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::TooLargeForGroup)));
-    assert!(matches!(run.core.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::TooLargeForGroup)));
-    run.core.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
+    assert!(matches!(run.core.range_parts.check_room(MapId(1), &(0..huge)), Err(Error::NoSpace)));
+    assert!(matches!(run.core.range_changes.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::TooLargeForGroup)));
+    assert!(matches!(run.core.range_changes.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::TooLargeForGroup)));
+    run.core.range_changes.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
     assert_eq!(run.core.free_blocks.totals().mapped, Blocks(0));
     run.check();
 }
@@ -462,10 +463,10 @@ fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
     for n in 0..200 {
         let mut change = crate::Change::new();
         change.put(vec![0x10, n], vec![1; (LOG_BYTES / GROUP_SHARE + run.random.below(100 << 10)) as usize]);
-        run.core.publish(change).unwrap();
+        run.core.publisher.publish(change).unwrap();
         let data = run.content(31 * BLOCK_BYTES);
         run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-        run.core.commit().unwrap();
+        run.core.commits.commit().unwrap();
     }
 }
 
@@ -474,10 +475,10 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let mut run = Run::new(5);
     let data = run.content(1 << 20);
     run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    run.core.space.set_host_bytes(0);
+    run.core.base.space.set_host_bytes(0);
     // Other claims have taken all that a write may use.
     let free = {
-        let state = run.core.state.lock();
+        let state = run.core.base.state.lock();
         state.claims.free(&state.totals).0
     };
     let _others = run.core.free_blocks.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
@@ -486,6 +487,6 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let last =
         (0..256).rev().find(|block| !crate::write::hash::is_zero(&data[block * BLOCK_BYTES..][..BLOCK_BYTES])).unwrap();
     let size = (last * BLOCK_BYTES + 100) as u64;
-    run.core.truncate(MapId(1), size, |_, _| ()).unwrap();
-    assert!(run.core.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));
+    run.core.range_changes.truncate(MapId(1), size, |_, _| ()).unwrap();
+    assert!(run.core.reader.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));
 }

@@ -1,13 +1,14 @@
 //! Defrag on volumes in memory: its effect on a file, its cost, what it leaves alone, and the effect of a power cut.
 //! Concurrent work of programs is tested in `race`, random work in `crash`.
 
-use crate::core::Core;
 use crate::device::Device;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::fsck::parts::checker;
 use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 use crate::space::claim::Claim;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, OpenOptions, Pbn};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -25,7 +26,7 @@ fn all_of_it(run_blocks_min: u32) -> DefragOptions {
 /// A file stitched from others in pieces of 1 to `piece_blocks_max` blocks, and its content.
 struct Stitched {
     devices: Devices,
-    core: Core,
+    core: Volume,
     sources: Vec<Vec<u8>>,
     content: Vec<u8>,
 }
@@ -51,31 +52,34 @@ impl Stitched {
             content
                 .extend_from_slice(&sources[source as usize][(at * BLOCK) as usize..((at + piece) * BLOCK) as usize]);
         }
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         Self { devices, core, sources, content }
     }
 
     fn defrag(&self, options: &DefragOptions) -> DefragOutcome {
-        self.core.defrag(STITCHED, options).unwrap()
+        self.core.defragmenter.defrag(STITCHED, options).unwrap()
     }
 
-    fn assert_intact(&self, core: &Core) {
-        assert!(*core.read(STITCHED, 0, self.content.len()).unwrap() == *self.content, "the file has other bytes");
+    fn assert_intact(&self, core: &Volume) {
+        assert!(
+            *core.reader.read(STITCHED, 0, self.content.len()).unwrap() == *self.content,
+            "the file has other bytes"
+        );
         for (n, source) in (1..).zip(&self.sources) {
-            assert!(*core.read(MapId(n), 0, source.len()).unwrap() == **source, "source {n} has other bytes");
+            assert!(*core.reader.read(MapId(n), 0, source.len()).unwrap() == **source, "source {n} has other bytes");
         }
-        let report = core.check(true, &mut |_, _| ()).unwrap();
+        let report = checker(core).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
     }
 }
 
-fn extents(core: &Core, map: MapId) -> u64 {
+fn extents(core: &Volume, map: MapId) -> u64 {
     let dry_run = DefragOptions { dry_run: true, ..all_of_it(1) };
-    core.defrag(map, &dry_run).unwrap().extents_before
+    core.defragmenter.defrag(map, &dry_run).unwrap().extents_before
 }
 
 /// Blocks of two files alternately, so that each file consists of unshared single blocks.
-fn by_turns(core: &Core, blocks: usize) -> Vec<u8> {
+fn by_turns(core: &Volume, blocks: usize) -> Vec<u8> {
     let content = unique(blocks, 50);
     for (n, block) in (0..).zip(content.chunks(BLOCK_BYTES)) {
         core.write(STITCHED, n * BLOCK, block, |_, _| ()).unwrap();
@@ -96,7 +100,7 @@ fn a_file_stitched_from_pieces_lies_in_one_place_afterwards_and_the_others_stay(
     assert_eq!(extents(&stitched.core, STITCHED), 1);
     (1..=SOURCES).for_each(|n| assert_eq!(extents(&stitched.core, MapId(n)), 1, "source {n} was touched"));
     stitched.assert_intact(&stitched.core);
-    assert!(stitched.core.backlog.is_empty(), "the worker would share it again");
+    assert!(stitched.core.base.backlog.is_empty(), "the worker would share it again");
     let again = stitched.defrag(&all_of_it(64));
     assert_eq!((again.blocks_moved, again.extents_before), (0, 1), "nothing is left to do");
 }
@@ -109,7 +113,7 @@ fn before_its_commit_a_power_cut_leaves_the_old_layout_and_behind_it_the_new_one
     let cut = stitched.devices.after_power_cut_of_all().open();
     assert_eq!(extents(&cut, STITCHED), before);
     stitched.assert_intact(&cut);
-    stitched.core.commit().unwrap();
+    stitched.core.commits.commit().unwrap();
     let cut = stitched.devices.after_power_cut_of_all().open();
     assert_eq!(extents(&cut, STITCHED), 1);
     stitched.assert_intact(&cut);
@@ -136,7 +140,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_be() {
     let dry_run = DefragOptions { dry_run: true, ..all_of_it(64) };
     let planned = stitched.defrag(&dry_run);
     assert_eq!(stitched.defrag(&dry_run), planned);
-    assert_eq!(stitched.core.stats.counters.blocks_defragmented.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(stitched.core.base.stats.counters.blocks_defragmented.load(std::sync::atomic::Ordering::Relaxed), 0);
     assert_eq!(stitched.defrag(&all_of_it(64)), planned);
 }
 
@@ -145,12 +149,12 @@ fn what_nobody_shares_moves_without_space() {
     let devices = Devices::new(Blocks(40_000), one_level());
     let core = devices.open();
     let content = by_turns(&core, 500);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let used = core.free_blocks.totals().used;
-    let outcome = core.defrag(STITCHED, &DefragOptions { space: Blocks(0), ..all_of_it(8) }).unwrap();
+    let outcome = core.defragmenter.defrag(STITCHED, &DefragOptions { space: Blocks(0), ..all_of_it(8) }).unwrap();
     assert_eq!((outcome.extents_before, outcome.extents_after, outcome.blocks_unshared), (500, 1, 0));
     assert_eq!(core.free_blocks.totals().used, used);
-    assert!(*core.read(STITCHED, 0, content.len()).unwrap() == *content);
+    assert!(*core.reader.read(STITCHED, 0, content.len()).unwrap() == *content);
 }
 
 #[test]
@@ -158,24 +162,24 @@ fn holes_and_reserved_space_stay_and_do_not_end_a_run() {
     let devices = Devices::new(Blocks(40_000), one_level());
     let core = devices.open();
     let mut content = by_turns(&core, 600);
-    core.zero(STITCHED, 100 * BLOCK, 200 * BLOCK, false, |_, _| ()).unwrap();
-    core.zero(STITCHED, 400 * BLOCK, 50 * BLOCK, true, |_, _| ()).unwrap();
+    core.range_changes.zero(STITCHED, 100 * BLOCK, 200 * BLOCK, false, |_, _| ()).unwrap();
+    core.range_changes.zero(STITCHED, 400 * BLOCK, 50 * BLOCK, true, |_, _| ()).unwrap();
     [100..300, 400..450].into_iter().for_each(|zeros| {
         content[zeros.start * BLOCK_BYTES..zeros.end * BLOCK_BYTES].fill(0);
     });
     // Far away: the gap is not searched block by block.
     core.write(STITCHED, 1 << 50, &unique(1, 9), |_, _| ()).unwrap();
     let (totals, mapped) = (core.free_blocks.totals(), mapped(&core));
-    let outcome = core.defrag(STITCHED, &all_of_it(8)).unwrap();
+    let outcome = core.defragmenter.defrag(STITCHED, &all_of_it(8)).unwrap();
     assert_eq!((outcome.extents_before, outcome.extents_after), (351, 1));
     assert_eq!(core.free_blocks.totals(), totals);
-    assert!(*core.read(STITCHED, 0, content.len()).unwrap() == *content);
-    assert!(*core.read(STITCHED, 1 << 50, BLOCK_BYTES).unwrap() == *unique(1, 9));
+    assert!(*core.reader.read(STITCHED, 0, content.len()).unwrap() == *content);
+    assert!(*core.reader.read(STITCHED, 1 << 50, BLOCK_BYTES).unwrap() == *unique(1, 9));
     assert_eq!(self::mapped(&core), mapped);
 }
 
 /// The state of each block of the file, except for its place.
-fn mapped(core: &Core) -> Vec<Target> {
+fn mapped(core: &Volume) -> Vec<Target> {
     let shards = (0..600_u64.div_ceil(SHARD_BLOCKS))
         .map(|shard| core.metadata.shard(ShardKey { map: STITCHED, shard }).unwrap());
     let kind = |extent: Extent| match extent.target {
@@ -195,11 +199,11 @@ fn a_file_is_planned_in_parts_that_cut_no_run() {
     for n in (0..40).rev() {
         core.write(STITCHED, (behind + n * 200) * BLOCK, &unique(200, 100 + n), |_, _| ()).unwrap();
     }
-    let (whole, end) = core.window_of(STITCHED, Lbn(0), 1_000).unwrap();
+    let (whole, end) = core.defragmenter.window_of(STITCHED, Lbn(0), 1_000).unwrap();
     assert_eq!((whole.len(), end), (41, None));
     let (mut parts, mut at) = (Vec::new(), Some(Lbn(0)));
     while let Some(from) = at {
-        let (runs, next) = core.window_of(STITCHED, from, 2).unwrap();
+        let (runs, next) = core.defragmenter.window_of(STITCHED, from, 2).unwrap();
         assert!(next.is_none_or(|next| next > from && next == runs[runs.len() - 1].end));
         parts.extend(runs);
         at = next;
@@ -218,7 +222,7 @@ fn a_file_can_be_laid_out_a_window_at_a_time() {
         from = part.next;
         sum.add(&part);
         calls += 1;
-        stitched.core.commit().unwrap();
+        stitched.core.commits.commit().unwrap();
     }
     assert!(calls > 1 && sum.blocks_moved >= 8_990, "{calls} calls, {sum:?}");
     assert!(extents(&stitched.core, STITCHED) <= 9_000 / 64);
@@ -235,7 +239,7 @@ fn a_volume_that_is_full_or_has_no_long_free_run_is_left_as_it_is() {
     let taken = core.free_blocks.allocate(totals.data.0 - totals.used.0, Claim::KeptBack).unwrap();
     core.free_blocks.unclaim(crate::space::allocator::blocks_in(&taken));
     let pbns = taken.iter().flat_map(|run| run.pbns()).step_by(2);
-    pbns.for_each(|pbn| core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]));
+    pbns.for_each(|pbn| core.base.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]));
     let outcome = stitched.defrag(&all_of_it(64));
     assert_eq!((outcome.blocks_moved, outcome.extents_after), (0, outcome.extents_before), "{outcome:?}");
     assert_eq!(outcome.left.no_free_run, outcome.extents_before - 1);
@@ -259,20 +263,24 @@ fn the_last_space_is_left_for_others() {
 fn a_damaged_block_stays_with_its_run_and_keeps_nobody_from_the_others() {
     let stitched = Stitched::new(Blocks(40_000), 300, 3);
     let core = &stitched.core;
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let Some(Target::Data(hit)) = core.current(STITCHED, 150) else { panic!("a block of data") };
     stitched.devices.data.write_at(&[7; 100], hit.0 * BLOCK + 50).unwrap();
     let outcome = stitched.defrag(&all_of_it(64));
     assert!(outcome.left.damaged > 0, "{outcome:?}");
     assert!(outcome.extents_after <= 1 + 2 * outcome.left.damaged, "{outcome:?}");
     assert_eq!(core.current(STITCHED, 150), Some(Target::Data(hit)));
-    core.repair_noticed().unwrap();
-    assert_eq!(core.bad_blocks().iter().map(|bad| bad.pbn).collect::<Vec<_>>(), [hit], "the worker is told");
+    core.repairs.repair_noticed().unwrap();
+    assert_eq!(
+        core.affected_files.bad_blocks().iter().map(|bad| bad.pbn).collect::<Vec<_>>(),
+        [hit],
+        "the worker is told"
+    );
     let outcome = stitched.defrag(&all_of_it(64));
     assert_eq!((outcome.blocks_moved, outcome.left.damaged), (0, 0), "known to be bad: not tried again");
 }
 
-impl Core {
+impl Volume {
     fn current(&self, map: MapId, lbn: u64) -> Option<Target> {
         let shard = self.metadata.shard(ShardKey { map, shard: lbn / SHARD_BLOCKS }).unwrap();
         let place = (lbn % SHARD_BLOCKS) as u16;
@@ -287,20 +295,20 @@ fn runs_of_1024_blocks_stay_whatever_is_asked_for() {
     for n in [1, 0] {
         core.write(STITCHED, n * 1_024 * BLOCK, &unique(1_024, 1 + n), |_, _| ()).unwrap();
     }
-    let outcome = core.defrag(STITCHED, &all_of_it(u32::MAX)).unwrap();
+    let outcome = core.defragmenter.defrag(STITCHED, &all_of_it(u32::MAX)).unwrap();
     assert_eq!((outcome.extents_before, outcome.blocks_moved), (2, 0), "a portion is as long as its longest run");
 }
 
 #[test]
 fn a_read_only_volume_and_a_deleted_file_are_refused() {
     let stitched = Stitched::new(Blocks(40_000), 50, 3);
-    stitched.core.detach(MapId(1), |_| ()).unwrap();
-    assert!(matches!(stitched.core.defrag(MapId(1), &all_of_it(8)), Err(Error::MapDetached)));
-    stitched.core.checkpoint().unwrap();
+    stitched.core.range_changes.detach(MapId(1), |_| ()).unwrap();
+    assert!(matches!(stitched.core.defragmenter.defrag(MapId(1), &all_of_it(8)), Err(Error::MapDetached)));
+    stitched.core.commits.checkpoint().unwrap();
     let options = OpenOptions { read_only: true, ..OpenOptions::new(2 << 20) };
     let core =
         crate::volume::open::recover(stitched.devices.backend(), &options, one_level(), crate::TestHooks::default())
             .unwrap();
-    assert!(matches!(core.defrag(STITCHED, &all_of_it(8)), Err(Error::ReadOnly(_))));
+    assert!(matches!(core.defragmenter.defrag(STITCHED, &all_of_it(8)), Err(Error::ReadOnly(_))));
     assert!(extents(&core, STITCHED) > 10, "looking is allowed");
 }

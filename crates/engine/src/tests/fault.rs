@@ -15,11 +15,12 @@ mod salvage;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::core::Core;
 use crate::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts};
+use crate::fsck::parts::checker;
 use crate::kv::{FaultyKv, RECORDS};
 use crate::settings::values::Settings;
 use crate::tests::fixture::{Devices, Random, two_levels};
+use crate::volume::assembly::Volume;
 use crate::volume::open::recover;
 use crate::{BLOCK_BYTES, Backend, BackgroundStep, Blocks, Change, Error, Lbn, MapId, OpenOptions, Result, TestHooks};
 
@@ -118,20 +119,20 @@ fn note(map: u64, model: &Model) -> impl FnOnce(i64, &mut Change) + use<> {
 }
 
 /// Does a step; `after` is the model with it done.
-fn perform(core: &Core, step: Step, after: &Model) -> Result<()> {
+fn perform(core: &Volume, step: Step, after: &Model) -> Result<()> {
     match step {
         Step::Write { map, at, key, len } => core.write(MapId(map), at, &unique(key, len), note(map, after)),
         Step::Clone { from, to, blocks } => {
             let place = |(map, lbn)| (MapId(map), Lbn(lbn));
             core.clone_blocks(place(from), place(to), Blocks(blocks), note(to.0, after))
         }
-        Step::Zero { map, at, len, reserve } => core.zero(MapId(map), at, len, reserve, note(map, after)),
-        Step::Reserve { map, at, len } => core.reserve(MapId(map), at, len, note(map, after)),
-        Step::Truncate { map, size } => core.truncate(MapId(map), size, note(map, after)),
-        Step::Detach { map } => core.detach(MapId(map), |change| change.delete(vec![0x10, map as u8])),
+        Step::Zero { map, at, len, reserve } => core.range_changes.zero(MapId(map), at, len, reserve, note(map, after)),
+        Step::Reserve { map, at, len } => core.range_changes.reserve(MapId(map), at, len, note(map, after)),
+        Step::Truncate { map, size } => core.range_changes.truncate(MapId(map), size, note(map, after)),
+        Step::Detach { map } => core.range_changes.detach(MapId(map), |change| change.delete(vec![0x10, map as u8])),
         Step::Grow => core.grow(GROWN.bytes()),
-        Step::Inline(value) => core.tune(&[("inline".to_owned(), value.to_owned())]),
-        Step::Commit => core.commit(),
+        Step::Inline(value) => core.work_loop.tune(&[("inline".to_owned(), value.to_owned())]),
+        Step::Commit => core.commits.commit(),
         Step::BackgroundStep(step) => {
             // A step that reports more work is repeated, as its thread would. The bound is never reached.
             for _ in 0..100 {
@@ -146,18 +147,18 @@ fn perform(core: &Core, step: Step, after: &Model) -> Result<()> {
 }
 
 /// The present content of a volume, according to its own records. Map numbers are small.
-fn contents(core: &Core) -> Result<Model> {
+fn contents(core: &Volume) -> Result<Model> {
     let mut model = Model::new();
     for (key, value) in core.metadata.scan(&[0x10], &[0x11], 1000)? {
         let size = u64::from_le_bytes(value[..].try_into().expect("a size has eight bytes"));
         let map = u64::from(key[1]);
-        model.insert(map, Arc::new(core.read(MapId(map), 0, size as usize)?.to_vec()));
+        model.insert(map, Arc::new(core.reader.read(MapId(map), 0, size as usize)?.to_vec()));
     }
     Ok(model)
 }
 
-fn assert_clean(core: &Core, when: &str) {
-    let report = core.check(true, &mut |_, _| ()).unwrap_or_else(|error| panic!("{when}: check: {error}"));
+fn assert_clean(core: &Volume, when: &str) {
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap_or_else(|error| panic!("{when}: check: {error}"));
     assert!(report.is_clean(), "{when}: {:#?}", report.problems);
 }
 
@@ -177,6 +178,6 @@ fn faulty_medium(devices: &Devices, faults: &Arc<Faults>) -> Backend {
     }
 }
 
-fn try_open(devices: &Devices, backend: Backend) -> Result<Core> {
+fn try_open(devices: &Devices, backend: Backend) -> Result<Volume> {
     recover(backend, &OpenOptions::new(2 << 20), devices.settings.clone(), TestHooks::default())
 }

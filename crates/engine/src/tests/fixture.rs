@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 pub use oncefs_toolbox::Random;
 
-use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
@@ -12,6 +11,7 @@ use crate::format::page::table_bytes;
 use crate::format::record::Totals;
 use crate::kv::{Kv, MemoryKv};
 use crate::settings::values::Settings;
+use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::ballast::Ballast;
 use crate::volume::open::recover;
@@ -112,21 +112,21 @@ impl Devices {
         }
     }
 
-    pub fn open(&self) -> Core {
+    pub fn open(&self) -> Volume {
         self.open_medium(self.backend())
     }
 
     #[cfg_attr(feature = "schedules", expect(dead_code, reason = "its users have threads of their own"))]
-    pub fn open_with(&self, data: Arc<dyn Device>) -> Core {
+    pub fn open_with(&self, data: Arc<dyn Device>) -> Volume {
         self.open_medium(Backend { data, ..self.backend() })
     }
 
-    pub fn open_medium(&self, backend: Backend) -> Core {
+    pub fn open_medium(&self, backend: Backend) -> Volume {
         recover(backend, &OpenOptions::new(MEMORY_BYTES), self.settings.clone(), TestHooks::default()).unwrap()
     }
 }
 
-impl Core {
+impl Volume {
     /// See [`crate::Store::write`].
     pub fn write<G: OnPublish>(
         &self,
@@ -135,7 +135,7 @@ impl Core {
         data: &[u8],
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.write_request(map, at, data, crate::Urgency::Unawaited, with)
+        self.writer.write_request(map, at, data, crate::Urgency::Unawaited, with)
     }
 
     /// See [`crate::Store::clone_blocks`].
@@ -146,22 +146,22 @@ impl Core {
         blocks: Blocks,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.clone_blocks_if(source, target, blocks, || true, with).map(|_| ())
+        self.range_changes.clone_blocks_if(source, target, blocks, || true, with).map(|_| ())
     }
 
     /// Reserves a range of any length.
     #[cfg(not(feature = "schedules"))]
     pub fn reserve_in_parts(&self, map: MapId, bytes: std::ops::Range<u64>) {
-        for part in self.parts(map, &bytes, true).unwrap() {
-            self.reserve(map, part.start, part.end - part.start, |_, _| ()).unwrap();
+        for part in self.range_parts.parts(map, &bytes, true).unwrap() {
+            self.range_changes.reserve(map, part.start, part.end - part.start, |_, _| ()).unwrap();
         }
     }
 
     /// Cuts a map of any length.
     #[cfg(not(feature = "schedules"))]
     pub fn truncate_in_parts(&self, map: MapId, size: u64) {
-        for part in self.parts(map, &(size..1 << 50), false).unwrap().into_iter().rev() {
-            self.zero(map, part.start, part.end - part.start, false, |_, _| ()).unwrap();
+        for part in self.range_parts.parts(map, &(size..1 << 50), false).unwrap().into_iter().rev() {
+            self.range_changes.zero(map, part.start, part.end - part.start, false, |_, _| ()).unwrap();
         }
     }
 }

@@ -9,7 +9,6 @@ use std::sync::mpsc;
 use oncefs_toolbox::waiting::eventually;
 
 use crate::background::committer::answer;
-use crate::core::Core;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
@@ -17,6 +16,7 @@ use crate::signals::requests::Done;
 use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::space::free_space::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::volume::ballast::{BALLAST_BYTES, Ballast};
 use crate::{BLOCK_BYTES, Backend, Blocks, Copies, Error, MapId};
 
@@ -25,7 +25,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const BLOCKS_AT_ONCE: u64 = 10;
 
 /// A volume in memory whose data area fails on demand, with a ballast on the real host.
-fn volume(dir: &Path, faults: &Arc<Faults>) -> Core {
+fn volume(dir: &Path, faults: &Arc<Faults>) -> Volume {
     let devices = Devices::new(Blocks(3_000), two_levels());
     let ballast = Ballast::at(dir.join("ballast"));
     ballast.fill().unwrap();
@@ -33,7 +33,7 @@ fn volume(dir: &Path, faults: &Arc<Faults>) -> Core {
     devices.open_medium(Backend { data, ballast, host: Some(dir.to_owned()), ..devices.backend() })
 }
 
-fn stage(core: &Core) -> Vec<u8> {
+fn stage(core: &Volume) -> Vec<u8> {
     let content = unique(20 * BLOCKS_AT_ONCE as usize, 3);
     for (at, part) in content.chunks((BLOCKS_AT_ONCE * BLOCK) as usize).enumerate() {
         core.write(MapId(1), at as u64 * BLOCKS_AT_ONCE * BLOCK, part, |_, _| ()).unwrap();
@@ -51,12 +51,12 @@ fn acknowledged_blocks_get_the_ballast_when_they_are_written_out() {
     let core = volume(dir.path(), &faults);
     let content = stage(&core);
     faults.arm(faults.count(), Fault::Full, Lasts::Once);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     assert!(faults.hit().is_some(), "the host was full once");
-    assert_eq!(core.health.failure(), None);
+    assert_eq!(core.base.health.failure(), None);
     let left = ballast_bytes(dir.path());
     assert!(0 < left && left < BALLAST_BYTES, "some of it went: {left} bytes are left");
-    assert!(core.read(MapId(1), 0, content.len()).unwrap().iter().eq(&content));
+    assert!(core.reader.read(MapId(1), 0, content.len()).unwrap().iter().eq(&content));
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn without_ballast_the_volume_fails_and_says_what_to_free() {
     let core = volume(dir.path(), &faults);
     stage(&core);
     faults.arm(faults.count(), Fault::Full, Lasts::UntilMended);
-    assert!(matches!(core.commit(), Err(Error::HostFull { .. })));
+    assert!(matches!(core.commits.commit(), Err(Error::HostFull { .. })));
     assert_eq!(ballast_bytes(dir.path()), 0);
-    let why = core.health.failure().unwrap();
+    let why = core.base.health.failure().unwrap();
     assert!(why.contains("free at least") && why.contains(dir.path().to_str().unwrap()), "{why}");
 }
 
@@ -95,7 +95,7 @@ fn a_volume_shows_a_size_that_its_host_has_room_for() {
     let whole = core.free_blocks.capacity();
     assert_eq!(whole, Blocks(30_000));
     for blocks in [20_000, 1_000, 0] {
-        core.space.set_host_bytes(HOST_MARGIN_BYTES + blocks * BLOCK);
+        core.base.space.set_host_bytes(HOST_MARGIN_BYTES + blocks * BLOCK);
         assert_eq!(core.free_blocks.available(), Blocks(blocks));
         assert_eq!(
             core.free_blocks.capacity(),
@@ -103,7 +103,7 @@ fn a_volume_shows_a_size_that_its_host_has_room_for() {
             "what can be written, and the label"
         );
     }
-    core.space.set_host_bytes(HOST_MARGIN_BYTES + 1_000 * BLOCK);
+    core.base.space.set_host_bytes(HOST_MARGIN_BYTES + 1_000 * BLOCK);
     core.write(MapId(1), 0, &unique(100, 5), |_, _| ()).unwrap();
     assert_eq!(core.free_blocks.available(), Blocks(900));
     assert_eq!(core.free_blocks.capacity(), Blocks(1_000 + KEPT_BACK_BLOCKS + 1), "writing does not change it");

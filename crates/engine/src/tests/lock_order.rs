@@ -14,7 +14,7 @@ fn two_files_are_locked_in_one_order_whichever_is_copied_from() {
     copy(1, 2);
     copy(2, 1);
     for (map, content) in [(1, [&low[..], &high]), (2, [&high, &low])] {
-        let found = core.read(MapId(map), 0, 8 * BLOCK_BYTES).unwrap();
+        let found = core.reader.read(MapId(map), 0, 8 * BLOCK_BYTES).unwrap();
         assert!(*found == *content.concat(), "map {map} differs");
     }
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::core::Core;
 use crate::device::{Access, Faults};
 use crate::kv::FaultyKv;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::volume::assembly::Volume;
 use crate::volume::backend::Backend;
 use crate::{BLOCK_BYTES, Blocks, MapId};
 
@@ -14,7 +14,7 @@ const MIB: usize = 1 << 20;
 const MIBS: usize = 4;
 
 /// A file written in sequence, in requests that end anywhere, and a cold volume that counts.
-fn cold_file() -> (Vec<u8>, Arc<Faults>, Core) {
+fn cold_file() -> (Vec<u8>, Arc<Faults>, Volume) {
     let devices = Devices::new(Blocks(4_000), one_level());
     let content = unique(MIBS * MIB / BLOCK_BYTES, 1);
     let core = devices.open();
@@ -22,7 +22,7 @@ fn cold_file() -> (Vec<u8>, Arc<Faults>, Core) {
     requests
         .enumerate()
         .for_each(|(n, bytes)| core.write(FILE, (n * 37 * BLOCK_BYTES) as u64, bytes, |_, _| ()).unwrap());
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let asked = Arc::new(Faults::default());
     let kv = Arc::new(FaultyKv::new(devices.kv.clone(), asked.clone()));
     let core = devices.open_medium(Backend { kv, ..devices.backend() });
@@ -46,7 +46,7 @@ fn a_file_written_in_sequence_takes_one_look_up_for_each_mib_read_in_any_order()
         let (content, asked, core) = cold_file();
         let found = look_ups(&asked, || {
             for n in order {
-                let bytes = core.read(FILE, block(n).start as u64, BLOCK_BYTES).unwrap();
+                let bytes = core.reader.read(FILE, block(n).start as u64, BLOCK_BYTES).unwrap();
                 assert!(*bytes == content[block(n)], "block {n}");
             }
         });

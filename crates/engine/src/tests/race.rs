@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::keys::ShardKey;
 use crate::format::shard::Target;
+use crate::fsck::parts::checker;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::space::claim::Claim;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::tests::watched::{Watch, Watched};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 
 mod barriers;
@@ -78,7 +79,7 @@ impl Watch for Hooks {
     }
 }
 
-fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
+fn volume() -> (Devices, Arc<HookedDevice>, Arc<Volume>) {
     let devices = Devices::new(Blocks(40_000), one_level());
     let data = Watched::new(&devices.data, Hooks::default());
     let core = Arc::new(devices.open_with(data.clone()));
@@ -88,7 +89,7 @@ fn volume() -> (Devices, Arc<HookedDevice>, Arc<Core>) {
 /// No unflushed write survives, and the acknowledged commit is there nonetheless.
 fn assert_survives(devices: &Devices, map: MapId, data: &[u8]) {
     let core = devices.after_power_cut_of_all().open();
-    assert!(core.read(map, 0, data.len()).unwrap().iter().eq(data), "acknowledged data is lost");
+    assert!(core.reader.read(map, 0, data.len()).unwrap().iter().eq(data), "acknowledged data is lost");
 }
 
 /// A hook that reports when it is reached, and then waits a while at most until it may continue.
@@ -110,11 +111,11 @@ fn a_flush_that_began_before_a_write_ended_does_not_count_for_it() {
     core.write(MapId(1), 0, &unique(64, 2), |_, _| ()).unwrap();
     let flusher = core.clone();
     *data.before_write.lock() = Some(Box::new(move || {
-        flusher.flush_data().unwrap();
+        flusher.groups.flush_data().unwrap();
         Ok(())
     }));
     core.write(MapId(2), 0, &bytes, |_, _| ()).unwrap();
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     assert_survives(&devices, MapId(2), &bytes);
 }
 
@@ -126,9 +127,9 @@ fn a_commit_waits_for_a_flush_under_way_that_covers_its_data() {
     let (hook, is_reached, go_on) = waiting_hook(Ok(()));
     *data.before_flush.lock() = Some(hook);
     thread::scope(|scope| {
-        scope.spawn(|| core.flush_data().unwrap());
+        scope.spawn(|| core.groups.flush_data().unwrap());
         is_reached.recv().unwrap();
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         assert_survives(&devices, MapId(1), &bytes);
         drop(go_on);
     });
@@ -144,7 +145,7 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
             (0..2_000).try_for_each(|n| core.write(MapId(1), n * BLOCK_BYTES as u64, &unique(1, n), |_, _| ()))
         });
         is_reached.recv().unwrap();
-        assert!(core.commit().is_err(), "the group has blocks that are in no data area");
+        assert!(core.commits.commit().is_err(), "the group has blocks that are in no data area");
         drop(go_on);
         assert!(writer.join().unwrap().is_err());
     });
@@ -158,11 +159,11 @@ fn of_a_request_that_fails_nothing_stays_in_memory() {
     let core = Arc::new(devices.open_with(data.clone()));
     let stored = unique(COMPARED, 1);
     core.write(MapId(1), 0, &stored, |_, _| ()).unwrap();
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     *data.before_write.lock() = Some(Box::new(|| Err(io::Error::other("the disk is full"))));
     let begun = [&unique(COMPARED, 2), &stored[..3 * BLOCK_BYTES]].concat();
     assert!(core.write(MapId(2), 0, &begun, |_, _| ()).is_err());
-    assert_eq!(core.staging.bytes(), 0, "what is in memory is read in the place of what is written there next");
+    assert_eq!(core.base.staging.bytes(), 0, "what is in memory is read in the place of what is written there next");
     assert_clean(&core);
 }
 
@@ -173,7 +174,7 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     let core = Arc::new(devices.open_with(data.clone()));
     core.write(MapId(1), 0, &unique(COMPARED, 1), |_, _| ()).unwrap();
     let first = first_pbn(&core, 1);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     delete(&core, 1);
     let hole = first..first.plus(COMPARED as u64);
     let (others, is_punched) = (core.clone(), hole.clone());
@@ -200,28 +201,28 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
     for map in [1, 2] {
         core.write(MapId(map), 0, &unique(1, map), |_, _| ()).unwrap();
     }
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     // The freed block is the only one that could be handed out.
-    let totals = core.state.lock().totals;
+    let totals = core.base.state.lock().totals;
     let mut load = |region| core.free_blocks.load_region(region);
-    let taken = core.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
+    let taken = core.base.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
     delete(&core, 1);
     let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
     let (content, counter) = (new.clone(), is_written.clone());
     *data.before_write.lock() = Some(Box::new(move || {
         let written = writer.write(MapId(3), 0, &content, |_, _| ());
         counter.store(u64::from(written.is_ok()), Relaxed);
-        writer.commit().unwrap();
+        writer.commits.commit().unwrap();
         Ok(())
     }));
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     assert!(data.before_write.lock().is_none(), "the checkpoint has a block to place");
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     if is_written.load(Relaxed) > 0 {
         assert_survives(&devices, MapId(3), &new);
     }
     core.write(MapId(4), 0, &new, |_, _| ()).expect("when its record is trimmed, the block is free");
-    core.space.give_back(&taken);
+    core.base.space.give_back(&taken);
     assert_clean(&core);
 }
 
@@ -230,15 +231,15 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
 fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
     let (devices, _, core) = volume();
     core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     delete(&core, 1);
     drop(core);
     let devices = devices.after_power_cut_of_all();
     let core = devices.open();
     let new = unique(64, 2);
     core.write(MapId(2), 0, &new, |_, _| ()).unwrap();
-    assert!(core.read(MapId(2), 0, new.len()).unwrap().iter().eq(&new));
-    core.checkpoint().unwrap();
+    assert!(core.reader.read(MapId(2), 0, new.len()).unwrap().iter().eq(&new));
+    core.commits.checkpoint().unwrap();
     assert_clean(&core);
     assert_survives(&devices, MapId(2), &new);
 }
@@ -252,30 +253,31 @@ const SCATTERED: usize = 40;
 /// or written. Returns the outcome.
 fn defrag_with(
     at_read: bool,
-    work: impl FnOnce(&Core) + Send + 'static,
-) -> (Devices, Arc<Core>, crate::Result<DefragOutcome>) {
+    work: impl FnOnce(&Volume) + Send + 'static,
+) -> (Devices, Arc<Volume>, crate::Result<DefragOutcome>) {
     let (devices, data, core) = volume();
     for (n, block) in (0..).zip(unique(SCATTERED, 1).chunks(BLOCK_BYTES)) {
         core.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
         core.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
     }
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let meanwhile = core.clone();
     let hook = if at_read { &data.before_read } else { &data.before_write };
     *hook.lock() = Some(Box::new(move || {
         work(&meanwhile);
         Ok(())
     }));
-    let outcome = core.defrag(MapId(1), &DefragOptions { run_blocks_min: Some(64), ..DefragOptions::default() });
+    let outcome =
+        core.defragmenter.defrag(MapId(1), &DefragOptions { run_blocks_min: Some(64), ..DefragOptions::default() });
     assert!(hook.lock().is_none(), "the blocks have to be read and written");
     (devices, core, outcome)
 }
 
 /// File 1 has this content, and nothing is wrong; also after a power cut.
-fn assert_laid_out(devices: &Devices, core: &Core, content: &[u8]) {
-    core.commit().unwrap();
+fn assert_laid_out(devices: &Devices, core: &Volume, content: &[u8]) {
+    core.commits.commit().unwrap();
     for core in [core, &devices.after_power_cut_of_all().open()] {
-        assert!(core.read(MapId(1), 0, content.len()).unwrap().iter().eq(content), "the file differs");
+        assert!(core.reader.read(MapId(1), 0, content.len()).unwrap().iter().eq(content), "the file differs");
         assert_clean(core);
     }
 }
@@ -299,7 +301,7 @@ fn what_is_written_while_a_file_is_laid_out_again_stays_and_the_rest_moves() {
 fn a_file_that_is_cut_while_it_is_laid_out_again_stays_cut() {
     for at_read in [true, false] {
         let (devices, core, outcome) = defrag_with(at_read, |core| {
-            core.truncate(MapId(1), 20 * BLOCK_BYTES as u64 + 100, |_, _| ()).unwrap();
+            core.range_changes.truncate(MapId(1), 20 * BLOCK_BYTES as u64 + 100, |_, _| ()).unwrap();
         });
         assert_eq!(outcome.unwrap().blocks_moved, 20);
         let mut content = unique(SCATTERED, 1)[..21 * BLOCK_BYTES].to_vec();
@@ -313,15 +315,15 @@ fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back()
     for at_read in [true, false] {
         let (_, core, outcome) = defrag_with(at_read, |core| {
             delete(core, 1);
-            core.commit().unwrap();
-            core.release_waiting();
+            core.commits.commit().unwrap();
+            core.groups.release_waiting();
             // Takes the blocks that are free by now.
             core.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
         });
         assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
         assert_eq!(core.free_blocks.totals().used, Blocks(1 + 3 * SCATTERED as u64));
-        assert_eq!(core.state.lock().claims.blocks(), Blocks(0));
-        assert!(*core.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
+        assert_eq!(core.base.state.lock().claims.blocks(), Blocks(0));
+        assert!(*core.reader.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
         assert_clean(&core);
     }
 }
@@ -335,7 +337,7 @@ const COMPARED: usize = 64;
 struct TwoCopies {
     devices: Devices,
     data: Arc<HookedDevice>,
-    core: Arc<Core>,
+    core: Arc<Volume>,
     content: Vec<u8>,
 }
 
@@ -352,47 +354,50 @@ impl TwoCopies {
         for map in [1, 2] {
             core.write(MapId(map), 0, &content, |_, _| ()).unwrap();
         }
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         Self { devices, data, core, content }
     }
 
     /// One turn of the worker. `work` is done before the read that follows the first `reads`.
-    fn revisit_with(&self, reads: u64, work: impl FnOnce(&Core) + Send + 'static) {
+    fn revisit_with(&self, reads: u64, work: impl FnOnce(&Volume) + Send + 'static) {
         let core = self.core.clone();
         self.data.reads_before.store(reads, Relaxed);
         *self.data.before_read.lock() = Some(Box::new(move || {
             work(&core);
             Ok(())
         }));
-        self.core.revisit(1_000).unwrap();
+        self.core.revisits.revisit(1_000).unwrap();
         assert!(self.data.before_read.lock().is_none(), "the worker has to read");
     }
 
     fn revisit_all(&self) {
-        while self.core.revisit(1_000).unwrap().is_some() {}
+        while self.core.revisits.revisit(1_000).unwrap().is_some() {}
     }
 
     /// File 2 has this content, file 1 its own, and nothing is wrong; also after a power cut.
     fn assert_holds(&self, second: &[u8]) {
         for (map, data) in [(1, &self.content[..]), (2, second)] {
-            assert!(self.core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+            assert!(self.core.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
         }
         assert_clean(&self.core);
-        self.core.commit().unwrap();
+        self.core.commits.commit().unwrap();
         let core = self.devices.after_power_cut_of_all().open();
         for (map, data) in [(1, &self.content[..]), (2, second)] {
-            assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs after the cut");
+            assert!(
+                core.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data),
+                "map {map} differs after the cut"
+            );
         }
         assert_clean(&core);
     }
 }
 
-fn assert_clean(core: &Core) {
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(core: &Volume) {
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-fn first_pbn(core: &Core, map: u64) -> Pbn {
+fn first_pbn(core: &Volume, map: u64) -> Pbn {
     match core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("map {map} begins with {other:?}"),
@@ -400,22 +405,22 @@ fn first_pbn(core: &Core, map: u64) -> Pbn {
 }
 
 /// Rewrites a file with other content until its first block is where it was before. False: that never happens.
-fn comes_back(core: &Core, map: u64) -> bool {
+fn comes_back(core: &Volume, map: u64) -> bool {
     let before = first_pbn(core, map);
     (0..40).any(|n| {
         let written = core.write(MapId(map), 0, &unique(COMPARED, 100 + n), |_, _| ());
-        core.commit().unwrap();
-        core.release_waiting();
+        core.commits.commit().unwrap();
+        core.groups.release_waiting();
         written.is_ok() && first_pbn(core, map) == before
     })
 }
 
-fn delete(core: &Core, map: u64) {
-    core.detach(MapId(map), |_| ()).unwrap();
-    let map = core.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaim(map).unwrap();
-    core.commit().unwrap();
-    core.release_waiting();
+fn delete(core: &Volume, map: u64) {
+    core.range_changes.detach(MapId(map), |_| ()).unwrap();
+    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaimer.reclaim(map).unwrap();
+    core.commits.commit().unwrap();
+    core.groups.release_waiting();
 }
 
 /// The worker reads all copies in one request and their targets in the next. The hook is called before each.
@@ -455,7 +460,7 @@ fn one_block_written_anew_keeps_its_content_and_the_others_around_it_are_merged(
 fn a_file_cut_while_the_worker_compares_it_stays_cut() {
     for (reads, size) in READS.flat_map(|reads| [0, 5 * BLOCK_BYTES, 9 * BLOCK_BYTES + 7].map(|size| (reads, size))) {
         let volume = TwoCopies::new();
-        volume.revisit_with(reads, move |core| core.truncate(MapId(2), size as u64, |_, _| ()).unwrap());
+        volume.revisit_with(reads, move |core| core.range_changes.truncate(MapId(2), size as u64, |_, _| ()).unwrap());
         volume.revisit_all();
         let mut new = volume.content[..size].to_vec();
         new.resize(COMPARED * BLOCK_BYTES, 0);
@@ -470,9 +475,9 @@ fn a_file_deleted_while_the_worker_compares_it_stays_deleted() {
         volume.revisit_with(reads, |core| delete(core, 2));
         volume.revisit_all();
         let core = &volume.core;
-        assert!(matches!(core.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
+        assert!(matches!(core.reader.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
         assert_eq!(core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
-        assert!(core.read(MapId(1), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
+        assert!(core.reader.read(MapId(1), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
         assert_clean(core);
     }
 }
@@ -480,10 +485,10 @@ fn a_file_deleted_while_the_worker_compares_it_stays_deleted() {
 #[test]
 fn a_file_detached_while_the_worker_compares_it_and_freed_later_is_freed_once() {
     let volume = TwoCopies::new();
-    volume.revisit_with(1, |core| core.detach(MapId(2), |_| ()).unwrap());
+    volume.revisit_with(1, |core| core.range_changes.detach(MapId(2), |_| ()).unwrap());
     let core = &volume.core;
-    let map = core.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaim(map).unwrap();
+    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaimer.reclaim(map).unwrap();
     assert_eq!(core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
     assert_clean(core);
 }
@@ -499,7 +504,7 @@ fn a_target_deleted_while_the_worker_compares_it_is_not_taken() {
         });
         volume.revisit_all();
         let core = &volume.core;
-        assert!(core.read(MapId(2), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
+        assert!(core.reader.read(MapId(2), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
         assert_clean(core);
     }
 }
@@ -513,8 +518,8 @@ fn a_target_written_anew_while_the_worker_compares_it_is_not_taken() {
         volume.revisit_with(reads, move |core| core.write(MapId(1), 0, &written, |_, _| ()).unwrap());
         volume.revisit_all();
         let core = &volume.core;
-        assert!(core.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
-        assert!(core.read(MapId(2), 0, new.len()).unwrap().iter().eq(&volume.content));
+        assert!(core.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
+        assert!(core.reader.read(MapId(2), 0, new.len()).unwrap().iter().eq(&volume.content));
         assert_clean(core);
     }
 }
@@ -528,10 +533,10 @@ fn a_block_that_the_worker_looks_at_is_not_used_again_before_it_is_done() {
         let volume = TwoCopies::new();
         volume.revisit_with(reads, move |core| assert!(!comes_back(core, map), "block of map {map} used again"));
         let other = 3 - map;
-        let read = volume.core.read(MapId(other), 0, volume.content.len()).unwrap();
+        let read = volume.core.reader.read(MapId(other), 0, volume.content.len()).unwrap();
         assert!(read.iter().eq(&volume.content), "map {other} differs");
         assert_clean(&volume.core);
-        volume.core.commit().unwrap();
+        volume.core.commits.commit().unwrap();
         assert_clean(&volume.devices.after_power_cut_of_all().open());
         assert!(comes_back(&volume.core, map), "when the worker is done, blocks are used again");
     }
@@ -546,7 +551,7 @@ fn a_copy_cloned_while_the_worker_compares_it_keeps_its_reference() {
             core.clone_blocks((MapId(2), crate::Lbn(0)), (MapId(3), crate::Lbn(0)), blocks, |_, _| ()).unwrap();
         });
         volume.assert_holds(&volume.content);
-        let read = volume.core.read(MapId(3), 0, volume.content.len()).unwrap();
+        let read = volume.core.reader.read(MapId(3), 0, volume.content.len()).unwrap();
         assert!(read.iter().eq(&volume.content));
     }
 }
@@ -556,8 +561,8 @@ fn a_checkpoint_while_the_worker_compares_changes_nothing() {
     for reads in READS {
         let volume = TwoCopies::new();
         volume.revisit_with(reads, |core| {
-            core.checkpoint().unwrap();
-            core.release_waiting();
+            core.commits.checkpoint().unwrap();
+            core.groups.release_waiting();
         });
         assert_eq!(volume.core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
         volume.assert_holds(&volume.content);

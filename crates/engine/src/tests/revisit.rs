@@ -19,15 +19,16 @@ use std::time::Duration;
 use oncefs_dedup::{Hint, PaceMode, Skipped, Work};
 
 use crate::Backend;
-use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
 use crate::format::hint_header::HintHeader;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::fsck::parts::checker;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::tests::fixture::{Devices, Random, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::write::hash::is_zero;
 use crate::{BLOCK_BYTES, Blocks, DedupCommand, Lbn, MapId, Pbn, Result};
 
@@ -42,41 +43,41 @@ fn settings(inline: Inline) -> Settings {
     Settings { inline, ..two_levels() }
 }
 
-fn volume(inline: Inline) -> (Devices, Core) {
+fn volume(inline: Inline) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings(inline));
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
-fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
     core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
 }
 
 /// Writes in requests of 50 blocks, with the hints that leave memory merged in between as the worker does.
-fn write_many(core: &Core, map: u64, data: &[u8]) {
+fn write_many(core: &Volume, map: u64, data: &[u8]) {
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
         write(core, map, n as u64 * 50, part);
         core.hint_levels.merge_waiting_hints();
     }
 }
 
-fn tune(core: &Core, name: &str, value: &str) -> Result<()> {
-    core.tune(&[(name.to_owned(), value.to_owned())])
+fn tune(core: &Volume, name: &str, value: &str) -> Result<()> {
+    core.work_loop.tune(&[(name.to_owned(), value.to_owned())])
 }
 
 /// Blocks in use without the label.
-fn used(core: &Core) -> u64 {
+fn used(core: &Volume) -> u64 {
     core.free_blocks.totals().used.0 - 1
 }
 
-fn counter(core: &Core, name: &str) -> u64 {
-    core.stats.counters.snapshot()[name]
+fn counter(core: &Volume, name: &str) -> u64 {
+    core.base.stats.counters.snapshot()[name]
 }
 
-fn revisit_all(core: &Core) {
+fn revisit_all(core: &Volume) {
     for _ in 0..TURNS_MAX {
-        if core.revisit(1_000).unwrap().is_none() {
+        if core.revisits.revisit(1_000).unwrap().is_none() {
             return;
         }
     }
@@ -84,37 +85,37 @@ fn revisit_all(core: &Core) {
 }
 
 /// Like `oncefs dedup --now`: returns how many turns it took.
-fn work_all(core: &Core, full: bool) -> usize {
-    core.dedup(DedupCommand::Now { full });
+fn work_all(core: &Volume, full: bool) -> usize {
+    core.work_loop.dedup(DedupCommand::Now { full });
     for turns in 0..TURNS_MAX {
-        if !core.dedup_status().now {
+        if !core.work_loop.dedup_status().now {
             return turns;
         }
-        core.work();
+        core.work_loop.work();
         // There is no committer here, and the worker would wait for room.
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     }
-    panic!("the worker comes to no end: {:?}", core.dedup_status());
+    panic!("the worker comes to no end: {:?}", core.work_loop.dedup_status());
 }
 
-fn assert_holds(core: &Core, map: u64, data: &[u8]) {
-    let read = core.read(MapId(map), 0, data.len()).unwrap();
+fn assert_holds(core: &Volume, map: u64, data: &[u8]) {
+    let read = core.reader.read(MapId(map), 0, data.len()).unwrap();
     let differs = read.iter().zip(data).position(|(a, b)| a != b);
     assert_eq!(differs, None, "map {map} differs");
 }
 
-fn assert_clean(core: &Core) {
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(core: &Volume) {
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-fn delete(core: &Core, map: u64) {
-    core.detach(MapId(map), |_| ()).unwrap();
-    let map = core.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaim(map).unwrap();
+fn delete(core: &Volume, map: u64) {
+    core.range_changes.detach(MapId(map), |_| ()).unwrap();
+    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
+    core.reclaimer.reclaim(map).unwrap();
 }
 
-fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
+fn pbn(core: &Volume, map: u64, lbn: u64) -> Pbn {
     let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
     let at = (lbn % SHARD_BLOCKS) as u16;
     match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
@@ -123,21 +124,21 @@ fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
     }
 }
 
-fn entry(core: &Core, pbn: Pbn) -> Entry {
+fn entry(core: &Volume, pbn: Pbn) -> Entry {
     core.metadata.entries_at(&[pbn]).unwrap()[&pbn]
 }
 
-fn close(core: &Core) {
-    core.checkpoint().unwrap();
+fn close(core: &Volume) {
+    core.commits.checkpoint().unwrap();
     core.leave_cleanly();
 }
 
 /// A volume whose first file's hints are on disk, with the file's content.
-fn volume_with_disk_level() -> (Devices, Core, Vec<u8>) {
+fn volume_with_disk_level() -> (Devices, Volume, Vec<u8>) {
     let (devices, core) = volume(Inline::All);
     let data = unique(MANY, 1);
     write_many(&core, 1, &data);
     revisit_all(&core);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     (devices, core, data)
 }

@@ -5,47 +5,48 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-use crate::core::Core;
+use crate::fsck::parts::checker;
 use crate::space::claim::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const DATA: Blocks = Blocks(4_096);
 
 /// Asserts that used and reserved blocks fit into the data area.
-fn assert_bound(core: &Core) {
+fn assert_bound(core: &Volume) {
     let totals = core.free_blocks.totals();
     let taken = totals.used.0 + totals.reserved.0;
     assert!(taken <= totals.data.0, "{taken} blocks are used or reserved: {totals:?}");
 }
 
 /// Asserts that the volume opens again, is clean, and takes a write into reserved space.
-fn assert_sound(devices: &Devices, core: Core) {
-    assert_eq!(core.state.lock().claims.blocks(), Blocks(0), "claims of operations that have ended");
+fn assert_sound(devices: &Devices, core: Volume) {
+    assert_eq!(core.base.state.lock().claims.blocks(), Blocks(0), "claims of operations that have ended");
     assert_bound(&core);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     drop(core);
     let core = devices.open();
     assert_bound(&core);
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+    let report = checker(&core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
 /// Files that all refer to one block, each with half of it twice.
-fn clones_of_one_block(core: &Core, files: u64) -> Vec<MapId> {
-    let source = core.maps.take_id();
+fn clones_of_one_block(core: &Volume, files: u64) -> Vec<MapId> {
+    let source = core.base.maps.take_id();
     core.write(source, 0, &unique(1, 7), |_, _| ()).unwrap();
     let clone = |_| {
-        let map = core.maps.take_id();
+        let map = core.base.maps.take_id();
         core.clone_blocks((source, Lbn(0)), (map, Lbn(0)), Blocks(1), |_, _| ()).unwrap();
         map
     };
     (0..files).map(clone).collect()
 }
 
-fn reserve_all(core: &Core) -> MapId {
-    let map = core.maps.take_id();
+fn reserve_all(core: &Volume) -> MapId {
+    let map = core.base.maps.take_id();
     core.reserve_in_parts(map, 0..core.free_blocks.available().0 * BLOCK);
     map
 }
@@ -56,7 +57,7 @@ fn cutting_clones_on_a_volume_that_is_all_reserved_ends_with_no_space() {
     let core = devices.open();
     let clones = clones_of_one_block(&core, 400);
     reserve_all(&core);
-    let cut = |map: &MapId| core.truncate(*map, 100, |_, _| ());
+    let cut = |map: &MapId| core.range_changes.truncate(*map, 100, |_, _| ());
     let results: Vec<Result<()>> = clones.iter().map(cut).collect();
     let done = results.iter().take_while(|result| result.is_ok()).count() as u64;
     // Every cut but one stores a block of its own, and the blocks kept back are for that.
@@ -71,7 +72,7 @@ fn zeros_in_a_request_over_reserved_space_pay_for_no_other_block() {
     let core = devices.open();
     let reserved = reserve_all(&core);
     // The first half lies over reserved space and is zeros, which stay reserved; the second half is new.
-    let other = core.maps.take_id();
+    let other = core.base.maps.take_id();
     core.truncate_in_parts(reserved, 5 * BLOCK);
     reserve_all(&core);
     for n in 0..KEPT_BACK_BLOCKS {
@@ -88,9 +89,9 @@ fn zeros_in_a_request_over_reserved_space_pay_for_no_other_block() {
 fn what_is_reserved_can_be_written_on_a_full_volume_whoever_else_writes_there() {
     let devices = Devices::new(DATA, one_level());
     let core = Arc::new(devices.open());
-    let files: Vec<MapId> = (0..4).map(|_| core.maps.take_id()).collect();
+    let files: Vec<MapId> = (0..4).map(|_| core.base.maps.take_id()).collect();
     let blocks = (core.free_blocks.available().0 / 4) & !1;
-    files.iter().for_each(|map| core.reserve(*map, 0, blocks * BLOCK, |_, _| ()).unwrap());
+    files.iter().for_each(|map| core.range_changes.reserve(*map, 0, blocks * BLOCK, |_, _| ()).unwrap());
     reserve_all(&core);
     thread::scope(|scope| {
         for (n, map) in files.iter().enumerate() {
@@ -111,11 +112,11 @@ fn zeroing_shared_blocks_reserves_no_more_than_there_is() {
     let devices = Devices::new(DATA, two_levels());
     let core = devices.open();
     let clones = clones_of_one_block(&core, 400);
-    let own = core.maps.take_id();
+    let own = core.base.maps.take_id();
     core.write(own, 0, &unique(64, 3), |_, _| ()).unwrap();
     reserve_all(&core);
-    core.zero(own, 100, 63 * BLOCK, true, |_, _| ()).unwrap();
-    let zeroed = |map: &&MapId| core.zero(**map, 0, BLOCK, true, |_, _| ()).is_ok();
+    core.range_changes.zero(own, 100, 63 * BLOCK, true, |_, _| ()).unwrap();
+    let zeroed = |map: &&MapId| core.range_changes.zero(**map, 0, BLOCK, true, |_, _| ()).is_ok();
     let done = clones.iter().take_while(zeroed).count();
     assert!(done < 400, "{done} files have a block reserved in the place of a shared one");
     assert_sound(&devices, core);
@@ -125,40 +126,40 @@ fn zeroing_shared_blocks_reserves_no_more_than_there_is() {
 fn a_volume_that_promises_more_than_it_has_opens_and_is_emptied() {
     let devices = Devices::new(DATA, one_level());
     let core = devices.open();
-    let map = core.maps.take_id();
+    let map = core.base.maps.take_id();
     core.write(map, 0, &unique(600, 1), |_, _| ()).unwrap();
     // As earlier versions left it.
-    core.state.lock().totals.reserved = DATA - Blocks(100);
+    core.base.state.lock().totals.reserved = DATA - Blocks(100);
     core.write(map, 0, &unique(1, 2), |_, _| ()).unwrap_err();
     core.truncate_in_parts(map, 500 * BLOCK);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     drop(core);
     let core = devices.open();
     let totals = core.free_blocks.totals();
     assert!(totals.used.0 + totals.reserved.0 > totals.data.0, "{totals:?}");
     assert_eq!(core.free_blocks.available(), Blocks(0));
     assert!(matches!(core.write(map, 0, &unique(1, 3), |_, _| ()), Err(Error::NoSpace)));
-    assert!(matches!(core.reserve(map, 1 << 30, BLOCK, |_, _| ()), Err(Error::NoSpace)));
-    core.truncate(map, 0, |_, _| ()).unwrap();
-    core.state.lock().totals.reserved = Blocks(0);
+    assert!(matches!(core.range_changes.reserve(map, 1 << 30, BLOCK, |_, _| ()), Err(Error::NoSpace)));
+    core.range_changes.truncate(map, 0, |_, _| ()).unwrap();
+    core.base.state.lock().totals.reserved = Blocks(0);
     core.write(map, 0, &unique(1, 3), |_, _| ()).unwrap();
     assert_sound(&devices, core);
 }
 
 /// One thread's work on files of its own and one that all share.
-fn work(core: &Core, shared: &[MapId], seed: u64, refused: &AtomicUsize) {
+fn work(core: &Volume, shared: &[MapId], seed: u64, refused: &AtomicUsize) {
     let mut random = Random::new(seed);
-    let own = core.maps.take_id();
+    let own = core.base.maps.take_id();
     for step in 0..400 {
         let map = if random.below(3) == 0 { own } else { shared[random.below(shared.len() as u64) as usize] };
         let (at, blocks) = (random.below(600), 1 + random.below(200));
         let (from, len) = (at * BLOCK + random.below(2) * 77, blocks * BLOCK);
         let source = shared[random.below(shared.len() as u64) as usize];
         let result = match random.below(8) {
-            0 | 1 => core.reserve(map, from, len, |_, _| ()),
-            2 => core.zero(map, from, len, true, |_, _| ()),
-            3 => core.zero(map, from, len, false, |_, _| ()),
-            4 => core.truncate(map, from, |_, _| ()),
+            0 | 1 => core.range_changes.reserve(map, from, len, |_, _| ()),
+            2 => core.range_changes.zero(map, from, len, true, |_, _| ()),
+            3 => core.range_changes.zero(map, from, len, false, |_, _| ()),
+            4 => core.range_changes.truncate(map, from, |_, _| ()),
             5 if source != map => {
                 core.clone_blocks((source, Lbn(0)), (map, Lbn(at)), Blocks(blocks.min(30)), |_, _| ())
             }
@@ -185,7 +186,7 @@ fn threads_that_reserve_clone_cut_zero_and_write_on_a_full_volume_leave_it_sound
     for seed in 1..4 {
         let devices = Devices::new(Blocks(1_200), two_levels());
         let core = devices.open();
-        let shared: Vec<MapId> = (0..5).map(|_| core.maps.take_id()).collect();
+        let shared: Vec<MapId> = (0..5).map(|_| core.base.maps.take_id()).collect();
         core.write(shared[0], 0, &unique(300, seed), |_, _| ()).unwrap();
         let refused = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -195,14 +196,14 @@ fn threads_that_reserve_clone_cut_zero_and_write_on_a_full_volume_leave_it_sound
             }
             scope.spawn(|| {
                 for _ in 0..40 {
-                    core.commit().unwrap();
-                    core.release_waiting();
+                    core.commits.commit().unwrap();
+                    core.groups.release_waiting();
                     thread::yield_now();
                 }
             });
         });
         assert!(refused.load(Relaxed) > 100, "{} of 1600 steps found no room", refused.load(Relaxed));
-        assert_eq!(core.health.failure(), None, "no step may leave the volume read-only");
+        assert_eq!(core.base.health.failure(), None, "no step may leave the volume read-only");
         assert_sound(&devices, core);
     }
 }

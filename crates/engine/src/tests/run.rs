@@ -1,9 +1,10 @@
 //! Runs as writes and the worker share them: short ones stay, one that continues with the next request is shared as a
 //! whole, and no file's content changes.
 
-use crate::core::Core;
+use crate::fsck::parts::checker;
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::write::inline::OpenBlock;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
 
@@ -14,14 +15,14 @@ fn with_min(run_blocks_min: u32) -> Settings {
     Settings { run_blocks_min: Some(run_blocks_min), ..one_level() }
 }
 
-fn volume(settings: Settings) -> (Devices, Core) {
+fn volume(settings: Settings) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
-fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
     core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
 }
 
@@ -31,22 +32,22 @@ fn part(data: &[u8], first: usize, end: usize) -> &[u8] {
 }
 
 /// Blocks in use, the label not counted.
-fn used(core: &Core) -> u64 {
+fn used(core: &Volume) -> u64 {
     core.free_blocks.totals().used.0 - 1
 }
 
-fn assert_holds(core: &Core, map: u64, data: &[u8]) {
-    assert!(*core.read(MapId(map), 0, data.len()).unwrap() == *data, "file {map}");
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+fn assert_holds(core: &Volume, map: u64, data: &[u8]) {
+    assert!(*core.reader.read(MapId(map), 0, data.len()).unwrap() == *data, "file {map}");
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-fn written_to_data(core: &Core) -> u64 {
-    core.stats.counters.snapshot()["data_bytes_written"]
+fn written_to_data(core: &Volume) -> u64 {
+    core.base.stats.counters.snapshot()["data_bytes_written"]
 }
 
-fn worked_off(core: &Core) {
-    while core.revisit(256).unwrap().is_some() {}
+fn worked_off(core: &Volume) {
+    while core.revisits.revisit(256).unwrap().is_some() {}
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn a_write_counts_its_request_and_what_became_of_its_blocks() {
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &[part(&data, 0, 10), &unique(2, 2), &vec![0; BLOCK_BYTES]].concat());
-    let counters = core.stats.counters.snapshot();
+    let counters = core.base.stats.counters.snapshot();
     let expected = [
         ("write_requests", 2),
         ("write_requests_not_admitted", 0),
@@ -86,13 +87,13 @@ fn a_run_goes_on_with_the_next_request() {
     let (devices, core) = volume(with_min(4));
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let written = written_to_data(&core);
     for at in 0..10 {
         write(&core, 2, 2 * at as u64, part(&data, 2 * at, 2 * at + 2));
         assert_eq!(used(&core), if at == 0 { 42 } else { 40 }, "request {at}");
     }
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     assert_eq!(written_to_data(&core), written, "what was open never reached the device");
     assert_holds(&core, 2, part(&data, 0, 20));
     let core = devices.after_power_cut_of_all().open();
@@ -106,13 +107,13 @@ fn what_a_commit_wrote_out_is_decided_and_what_rides_in_the_log_is_not() {
         let (_devices, core) = volume(with_min(4));
         let data = unique(40, 1);
         write(&core, 1, 0, &data);
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         write(&core, 2, 0, part(&data, 0, 3));
         if !rides {
             // Data that is written to its place at once makes the commit write out all of it.
             write(&core, 3, 0, &unique(40, 2));
         }
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         let before = used(&core);
         write(&core, 2, 3, part(&data, 3, 6));
         assert_eq!(used(&core), if rides { before - 3 } else { before + 3 }, "rides: {rides}");
@@ -125,13 +126,13 @@ fn data_that_rides_in_the_log_is_shared_before_it_is_placed() {
     let (devices, core) = volume(with_min(8));
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     for at in 0..20 {
         write(&core, 2, at as u64, part(&data, at, at + 1));
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     }
     let written = written_to_data(&core);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     assert_eq!((used(&core), written_to_data(&core)), (40, written));
     let core = devices.after_power_cut_of_all().open();
     assert_holds(&core, 2, part(&data, 0, 20));
@@ -144,9 +145,9 @@ fn an_open_block_that_is_written_over_is_left_alone() {
     write(&core, 1, 0, &data);
     write(&core, 2, 0, part(&data, 0, 3));
     // Another request of the file ends elsewhere, but the first one is continued after it.
-    let stream = core.take_stream(MapId(2), crate::Lbn(3));
+    let stream = core.decider.take_stream(MapId(2), crate::Lbn(3));
     write(&core, 2, 1, &other[..BLOCK_BYTES]);
-    core.keep_stream(MapId(2), stream);
+    core.decider.keep_stream(MapId(2), stream);
     write(&core, 2, 3, part(&data, 3, 6));
     let expected = [part(&data, 0, 1), &other[..BLOCK_BYTES], part(&data, 2, 6)].concat();
     assert_holds(&core, 2, &expected);
@@ -159,13 +160,13 @@ fn refused_blocks_are_further_holders() {
     // Two pieces of three, refused, then stored side by side: a duplicate of both is a run of six.
     write(&core, 1, 0, &[part(&data, 0, 3), &unique(1, 2), part(&data, 3, 6)].concat());
     write(&core, 2, 0, &[part(&data, 0, 3), &unique(1, 3)].concat());
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     write(&core, 3, 0, &[&unique(1, 4), part(&data, 0, 2)].concat());
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let before = used(&core);
     write(&core, 4, 0, &data);
     assert_eq!(used(&core), before + 6, "nowhere do they follow each other");
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     write(&core, 5, 0, &data);
     assert_eq!(used(&core), before + 6, "now they do");
     assert_holds(&core, 5, &data);
@@ -207,7 +208,7 @@ fn the_worker_goes_on_with_a_run_that_the_file_shares_already() {
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, part(&data, 0, 20));
-    core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    core.work_loop.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
     write(&core, 2, 20, part(&data, 20, 23));
     assert_eq!(used(&core), 43);
     worked_off(&core);
@@ -224,7 +225,7 @@ fn refused_blocks_are_looked_at_again_when_the_minimum_falls() {
     write(&core, 2, 0, &[part(&data, 0, 4), &unique(1, 2)].concat());
     worked_off(&core);
     assert_eq!(used(&core), 45);
-    core.tune(&[("run_blocks_min".to_owned(), "4".to_owned())]).unwrap();
+    core.work_loop.tune(&[("run_blocks_min".to_owned(), "4".to_owned())]).unwrap();
     worked_off(&core);
     assert_eq!(used(&core), 41);
 }
@@ -236,7 +237,7 @@ fn a_long_duplicate_is_found_whole_with_few_hints() {
         let (_devices, core) = volume(settings);
         let data = unique(4_096, 1);
         write_in_requests(&core, 1, &data);
-        assert!(core.hints.len() < 200, "{} of 4096 blocks have hints", core.hints.len());
+        assert!(core.base.hints.len() < 200, "{} of 4096 blocks have hints", core.base.hints.len());
         write_in_requests(&core, 2, &data);
         let stored_twice = used(&core) - 4_096;
         match inline {
@@ -249,10 +250,10 @@ fn a_long_duplicate_is_found_whole_with_few_hints() {
     }
 }
 
-fn write_in_requests(core: &Core, map: u64, data: &[u8]) {
+fn write_in_requests(core: &Volume, map: u64, data: &[u8]) {
     for (n, request) in data.chunks(256 * BLOCK_BYTES).enumerate() {
         write(core, map, n as u64 * 256, request);
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     }
 }
 
@@ -279,11 +280,11 @@ fn random_requests_read_back_whatever_the_minimum() {
             files[file][at * BLOCK_BYTES..(at + blocks) * BLOCK_BYTES].copy_from_slice(data);
             write(&core, file as u64 + 1, at as u64, data);
             match random.below(12) {
-                0 => core.commit().unwrap(),
-                1 => core.checkpoint().unwrap(),
-                2 => drop(core.revisit(64).unwrap()),
+                0 => core.commits.commit().unwrap(),
+                1 => core.commits.checkpoint().unwrap(),
+                2 => drop(core.revisits.revisit(64).unwrap()),
                 3 => {
-                    core.commit().unwrap();
+                    core.commits.commit().unwrap();
                     devices = devices.after_power_cut_of_all();
                     core = devices.open();
                     core.hint_levels.fill_hints().unwrap();
@@ -302,16 +303,16 @@ fn random_requests_read_back_whatever_the_minimum() {
 fn a_rider_that_was_freed_before_a_crash_is_not_read_in_the_place_of_what_follows_it() {
     let (devices, core) = volume(with_min(1));
     write(&core, 1, 0, &unique(3, 1));
-    core.commit().unwrap();
-    core.truncate(MapId(1), 0, |_, _| ()).unwrap();
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
+    core.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap();
+    core.commits.commit().unwrap();
     let devices = devices.after_power_cut_of_all();
     let core = devices.open();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let data = unique(40, 2);
     write(&core, 2, 0, &data);
     assert_holds(&core, 2, &data);
-    assert_eq!(core.staging.bytes(), 0, "nothing refers to what is in memory");
+    assert_eq!(core.base.staging.bytes(), 0, "nothing refers to what is in memory");
 }
 
 #[test]
@@ -320,7 +321,7 @@ fn open_blocks_that_equal_earlier_ones_of_their_request_are_shared_with_them() {
     let pair = unique(2, 1);
     write(&core, 1, 0, &[pair.clone(), pair.clone()].concat());
     assert_eq!(used(&core), 4);
-    core.tune(&[("run_blocks_min".to_owned(), "2".to_owned())]).unwrap();
+    core.work_loop.tune(&[("run_blocks_min".to_owned(), "2".to_owned())]).unwrap();
     write(&core, 1, 4, &unique(1, 2));
     assert_eq!(used(&core), 3, "two of four, and the new one");
     assert_holds(&core, 1, &[pair.clone(), pair, unique(1, 2)].concat());
@@ -336,7 +337,7 @@ fn what_was_written_out_before_its_run_went_on_is_left_to_the_worker() {
     write(&core, 2, 0, part(&data, 0, 3));
     // Makes the commit write out all of it.
     write(&core, 3, 0, &unique(40, 2));
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     write(&core, 2, 3, part(&data, 3, 10));
     assert_eq!(used(&core), 83);
     worked_off(&core);
@@ -352,7 +353,7 @@ fn what_a_request_that_is_not_admitted_goes_on_with_is_left_to_the_worker() {
     write(&core, 1, 0, &data);
     worked_off(&core);
     write(&core, 2, 0, part(&data, 0, 6));
-    core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    core.work_loop.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
     write(&core, 2, 6, part(&data, 6, 12));
     assert_eq!(used(&core), 52);
     worked_off(&core);
@@ -367,7 +368,7 @@ fn where_there_is_no_worker_nothing_is_left_to_it() {
     write(&core, 1, 0, &data);
     write(&core, 2, 0, part(&data, 0, 256));
     write(&core, 2, 256, part(&data, 256, 300));
-    assert!(!core.is_revisit_left(), "more is open than is remembered");
+    assert!(!core.worklist.is_revisit_left(), "more is open than is remembered");
     assert_holds(&core, 2, &data);
 }
 
@@ -375,17 +376,17 @@ fn where_there_is_no_worker_nothing_is_left_to_it() {
 fn an_open_block_of_a_deleted_file_or_that_is_its_own_holder_is_no_error_and_no_share() {
     let (_devices, core) = volume(with_min(4));
     write(&core, 1, 0, &unique(1, 1));
-    let tag = core.hasher.tag(&unique(1, 1));
-    let pbn = core.stored_from(MapId(1), Lbn(0), 1).unwrap()[0];
+    let tag = core.base.hasher.tag(&unique(1, 1));
+    let pbn = core.worklist.stored_from(MapId(1), Lbn(0), 1).unwrap()[0];
     let block = OpenBlock { lbn: Lbn(0), pbn, tag, holders: vec![pbn] };
-    let shared = || core.stats.counters.snapshot()["blocks_shared"];
-    core.share_open(MapId(1), &[(block.clone(), pbn)]).unwrap();
+    let shared = || core.base.stats.counters.snapshot()["blocks_shared"];
+    core.open_run_sharer.share_open(MapId(1), &[(block.clone(), pbn)]).unwrap();
     assert_eq!(shared(), 0, "it is where it is");
     write(&core, 2, 0, &unique(2, 2));
     write(&core, 3, 0, &unique(1, 1));
-    core.detach(MapId(1), |_| ()).unwrap();
-    let other = core.stored_from(MapId(3), Lbn(0), 1).unwrap()[0];
-    core.share_open(MapId(1), &[(block, other)]).expect("the file was deleted meanwhile");
+    core.range_changes.detach(MapId(1), |_| ()).unwrap();
+    let other = core.worklist.stored_from(MapId(3), Lbn(0), 1).unwrap()[0];
+    core.open_run_sharer.share_open(MapId(1), &[(block, other)]).expect("the file was deleted meanwhile");
     assert_eq!(shared(), 0);
 }
 

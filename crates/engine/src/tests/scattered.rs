@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
 use crate::device::{Device, JoinedRead, MemoryDevice};
 use crate::format::keys::ShardKey;
@@ -15,6 +14,7 @@ use crate::settings::values::{FingerprintMode, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
 use crate::tests::watched::{Watch, Watched};
+use crate::volume::assembly::Volume;
 use crate::volume::backend::Backend;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, ScrubCommand};
 
@@ -58,7 +58,7 @@ fn volume(order: &[u64], settings: Settings) -> (Devices, Vec<u8>) {
     let at = |block: u64| block as usize * BLOCK_BYTES;
     let content: Vec<u8> = order.iter().flat_map(|&block| &source[at(block)..at(block + 1)]).copied().collect();
     core.write(FILE, 0, &content, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     assert_eq!(core.free_blocks.totals().used, Blocks(1 + 256), "all of the file is shared");
     (devices, content)
 }
@@ -67,18 +67,18 @@ fn noting(inner: &Arc<MemoryDevice>) -> Arc<Watched<Noted>> {
     Watched::new(inner, Noted::default())
 }
 
-fn noted(devices: &Devices) -> (Arc<Watched<Noted>>, Core) {
+fn noted(devices: &Devices) -> (Arc<Watched<Noted>>, Volume) {
     let device = noting(&devices.data);
     let core = devices.open_with(device.clone());
     device.at_once.lock().clear();
     (device, core)
 }
 
-fn read(core: &Core, content: &[u8]) -> Result<bool> {
-    core.read(FILE, 0, content.len()).map(|bytes| *bytes == *content)
+fn read(core: &Volume, content: &[u8]) -> Result<bool> {
+    core.reader.read(FILE, 0, content.len()).map(|bytes| *bytes == *content)
 }
 
-fn pbn(core: &Core, map: MapId, lbn: u64) -> Pbn {
+fn pbn(core: &Volume, map: MapId, lbn: u64) -> Pbn {
     let at = (lbn % SHARD_BLOCKS) as u16;
     match core
         .metadata
@@ -140,7 +140,7 @@ fn only_what_memory_lacks_is_asked_for() {
     let (devices, content) = volume(&far_apart(), one_level());
     let (device, core) = noted(&devices);
     // Shared blocks enter the read cache at once, and a small write stays in memory until the next commit.
-    assert!(core.read(SOURCE, 0, 101 * BLOCK_BYTES).is_ok());
+    assert!(core.reader.read(SOURCE, 0, 101 * BLOCK_BYTES).is_ok());
     let mut content = content;
     let new = unique(1, 8);
     core.write(FILE, 0, &new, |_, _| ()).unwrap();
@@ -181,7 +181,7 @@ fn pages_that_verify_a_read_are_asked_for_with_its_blocks_and_once() {
     assert!(read(&core, &content).unwrap());
     assert_eq!((data.at_once.lock()[0].len(), &*data.beside.lock()), (25, &vec![vec![(0, 4)]]));
     assert_eq!(table.at_once.lock().len(), 1, "they are in memory then");
-    core.read(SOURCE, 0, BLOCK_BYTES).unwrap();
+    core.reader.read(SOURCE, 0, BLOCK_BYTES).unwrap();
     assert_eq!((data.beside.lock().len(), table.at_once.lock().len()), (1, 1), "as long as they stay there");
 }
 
@@ -197,13 +197,13 @@ fn where_nothing_is_verified_no_page_is_asked_for() {
 fn the_scrub_asks_for_all_runs_of_its_window_at_once() {
     let (devices, _) = volume(&far_apart(), one_level());
     let core = devices.open();
-    core.truncate(SOURCE, 0, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.range_changes.truncate(SOURCE, 0, |_, _| ()).unwrap();
+    core.commits.checkpoint().unwrap();
     let (device, core) = noted(&devices);
-    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-    while core.scrub_status().state != "finished" {
-        core.scrub_some(256).unwrap();
-        core.commit().unwrap();
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    while core.scrubber.scrub_status().state != "finished" {
+        core.scrubber.scrub_some(256).unwrap();
+        core.commits.commit().unwrap();
     }
     let first = (0..25).map(|lbn| pbn(&core, FILE, lbn).0).min().unwrap();
     let expected: Requests = (0..25).map(|n| (first + n * 10, 1)).collect();
@@ -231,7 +231,7 @@ fn a_page_that_cannot_be_read_costs_its_own_blocks_their_check_and_nobody_else_a
     let others = (0..25).find(|lbn| page_of(pbn(&core, FILE, *lbn)) != bad_page).unwrap();
     rot(&devices, pbn(&core, FILE, others));
     let core = devices.open_medium(Backend { table, ..devices.backend() });
-    assert!(core.read(FILE, others * BLOCK, BLOCK_BYTES).is_err(), "the tag of this one is known");
+    assert!(core.reader.read(FILE, others * BLOCK, BLOCK_BYTES).is_err(), "the tag of this one is known");
 }
 
 #[test]
@@ -245,10 +245,10 @@ fn a_damaged_sector_of_a_page_read_beside_data_is_met_as_by_any_reader() {
     devices.table.write_at(&bytes, page * BLOCK).unwrap();
     let core = devices.open();
     assert!(read(&core, &content).unwrap());
-    assert_eq!(core.scrub_status().unknown.blocks, 16, "the blocks of one sector");
+    assert_eq!(core.scrubber.scrub_status().unknown.blocks, 16, "the blocks of one sector");
 }
 
-fn unreadable(devices: &Devices) -> (Arc<Watched<Unreadable>>, Core) {
+fn unreadable(devices: &Devices) -> (Arc<Watched<Unreadable>>, Volume) {
     let device = Unreadable::of(&devices.data);
     let core = devices.open_with(device.clone());
     (device, core)
@@ -264,7 +264,7 @@ fn a_bad_place_in_a_gap_costs_nobody_anything() {
     let (device, core) = unreadable(&devices);
     cannot_read(&device, pbn(&core, SOURCE, 5));
     assert!(read(&core, &content).unwrap());
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert_eq!(core.report().counters["blocks_bad"], 0);
 }
 
@@ -274,16 +274,16 @@ fn a_bad_block_is_served_from_its_second_copy_and_all_others_from_their_own() {
     for order in [far_apart(), vec![3, 9, 0, 100], (0..200).rev().collect(), vec![4, 100, 4]] {
         let (devices, content) = volume(&order, settings.clone());
         let (device, core) = unreadable(&devices);
-        core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-        while core.scrub_status().state != "finished" {
-            core.scrub_some(256).unwrap();
-            core.commit().unwrap();
+        core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+        while core.scrubber.scrub_status().state != "finished" {
+            core.scrubber.scrub_some(256).unwrap();
+            core.commits.commit().unwrap();
         }
         for block in &order {
             cannot_read(&device, pbn(&core, SOURCE, *block));
             assert!(read(&core, &content).unwrap(), "block {block} of {order:?}");
         }
-        assert_eq!(core.scrub_status().blocks_lost, 0);
+        assert_eq!(core.scrubber.scrub_status().blocks_lost, 0);
     }
 }
 
@@ -295,8 +295,8 @@ fn a_bad_block_without_a_second_copy_fails_its_own_requests_only() {
     cannot_read(&device, pbn(&core, FILE, 7));
     assert!(read(&core, &content).is_err());
     let at = 8 * BLOCK_BYTES;
-    assert!(*core.read(FILE, at as u64, content.len() - at).unwrap() == content[at..]);
-    assert!(*core.read(FILE, 0, at - BLOCK_BYTES).unwrap() == content[..at - BLOCK_BYTES]);
+    assert!(*core.reader.read(FILE, at as u64, content.len() - at).unwrap() == content[at..]);
+    assert!(*core.reader.read(FILE, 0, at - BLOCK_BYTES).unwrap() == content[..at - BLOCK_BYTES]);
     core.write(OTHER, 0, &unique(1, 9), |_, _| ()).unwrap();
 }
 
@@ -325,12 +325,12 @@ fn of_one_request_the_shared_blocks_enter_the_read_cache_and_others_when_they_ar
         let first = pbn(&core, SOURCE, 0);
         // Without `verify`, no read waits for the table to know which blocks are shared.
         core.metadata.entries_at(&[first, first.plus(100)]).unwrap();
-        let _pin = core.space.pin();
+        let _pin = core.base.pins.pin();
         let (mut near, mut far) = (AlignedBuf::new(30 * BLOCK_BYTES), AlignedBuf::new(4 * BLOCK_BYTES));
         let mut read = || {
             let parts = vec![Part { pbn: first.plus(100), bytes: &mut far }, Part { pbn: first, bytes: &mut near }];
-            core.read_parts(OTHER, parts).unwrap();
-            (0..30).chain(100..104).filter(|block| core.read_cache.holds(first.plus(*block))).collect::<Vec<u64>>()
+            core.block_reader.read_parts(OTHER, parts).unwrap();
+            (0..30).chain(100..104).filter(|block| core.base.read_cache.holds(first.plus(*block))).collect::<Vec<u64>>()
         };
         assert_eq!(read(), shared, "{verify:?}");
         assert_eq!(read().len(), 34, "{verify:?}");
@@ -344,7 +344,7 @@ fn uncompared() -> (Devices, Vec<u8>) {
     let core = devices.open();
     let source = unique(256, 1);
     core.write(SOURCE, 0, &source, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let at = |block: u64| block as usize * BLOCK_BYTES;
     let copies = far_apart().iter().flat_map(|&block| &source[at(block)..at(block + 1)]).copied().collect();
     (devices, copies)
@@ -373,6 +373,6 @@ fn a_target_that_cannot_be_read_costs_no_other_block_its_share() {
     assert_eq!(core.free_blocks.totals().used, Blocks(1 + 256 + 1), "all others are shared");
     let at = far_apart().iter().position(|block| *block == 70).unwrap() as u64;
     assert_ne!(pbn(&core, FILE, at), pbn(&core, SOURCE, 70));
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     assert!(read(&core, &copies).unwrap());
 }

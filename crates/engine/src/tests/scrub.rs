@@ -6,15 +6,16 @@ mod sources;
 
 use std::ops::Range;
 
-use crate::core::Core;
 use crate::device::Device;
 use crate::format::damage_records::ScrubState;
 use crate::format::keys::ShardKey;
 use crate::format::page::Entry;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::fsck::parts::checker;
 use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::tests::unreadable::Unreadable;
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, ScrubCommand};
 
 const DATA: Blocks = Blocks(20_000);
@@ -31,21 +32,21 @@ fn apart() -> Settings {
     Settings { inline: Inline::Off, fingerprints: FingerprintMode::Lazy, ..eager() }
 }
 
-fn volume(settings: Settings) -> (Devices, Core) {
+fn volume(settings: Settings) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
     (devices, core)
 }
 
-fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
     core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
 }
 
-fn read(core: &Core, map: u64, first: u64, blocks: u64) -> crate::Result<Vec<u8>> {
-    core.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).map(|bytes| bytes.to_vec())
+fn read(core: &Volume, map: u64, first: u64, blocks: u64) -> crate::Result<Vec<u8>> {
+    core.reader.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).map(|bytes| bytes.to_vec())
 }
 
-fn assert_holds(core: &Core, map: u64, data: &[u8]) {
+fn assert_holds(core: &Volume, map: u64, data: &[u8]) {
     assert!(read(core, map, 0, data.len() as u64 / BLOCK).unwrap() == data, "map {map} differs");
 }
 
@@ -53,18 +54,18 @@ fn is_lost(result: crate::Result<Vec<u8>>) -> bool {
     matches!(result, Err(Error::Corrupt { .. }))
 }
 
-fn delete(core: &Core, map: u64) {
-    core.detach(MapId(map), |_| ()).unwrap();
-    let map = core.signals.next_detached(std::time::Duration::ZERO).unwrap();
-    core.reclaim(map).unwrap();
+fn delete(core: &Volume, map: u64) {
+    core.range_changes.detach(MapId(map), |_| ()).unwrap();
+    let map = core.base.signals.next_detached(std::time::Duration::ZERO).unwrap();
+    core.reclaimer.reclaim(map).unwrap();
 }
 
 /// Everything published is in the data area, and nothing rides in the log.
-fn settle(core: &Core) {
-    core.checkpoint().unwrap();
+fn settle(core: &Volume) {
+    core.commits.checkpoint().unwrap();
 }
 
-fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
+fn pbn(core: &Volume, map: u64, lbn: u64) -> Pbn {
     let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
     let at = (lbn % SHARD_BLOCKS) as u16;
     match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
@@ -73,20 +74,20 @@ fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
     }
 }
 
-fn entry(core: &Core, pbn: Pbn) -> Entry {
+fn entry(core: &Volume, pbn: Pbn) -> Entry {
     core.metadata.known_entry(pbn).unwrap()
 }
 
-fn count(core: &Core, name: &str) -> u64 {
-    core.stats.counters.snapshot()[name]
+fn count(core: &Volume, name: &str) -> u64 {
+    core.base.stats.counters.snapshot()[name]
 }
 
-fn tune(core: &Core, name: &str, value: &str) {
-    core.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
+fn tune(core: &Volume, name: &str, value: &str) {
+    core.work_loop.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
 }
 
 /// Blocks in use without the label.
-fn used(core: &Core) -> u64 {
+fn used(core: &Volume) -> u64 {
     core.free_blocks.totals().used.0 - 1
 }
 
@@ -104,21 +105,21 @@ fn rot_sectors(devices: &Devices, pbn: Pbn, sectors: usize) {
 }
 
 /// One pass from beginning to end. Returns how many bad blocks it found.
-fn scrub(core: &Core) -> u64 {
-    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+fn scrub(core: &Volume) -> u64 {
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
     for _ in 0..STEPS_MAX {
-        if core.scrub_status().state == "finished" {
-            return core.scrub_status().blocks_bad_found;
+        if core.scrubber.scrub_status().state == "finished" {
+            return core.scrubber.scrub_status().blocks_bad_found;
         }
-        core.scrub_some(256).unwrap();
+        core.scrubber.scrub_some(256).unwrap();
         // There is no committer here, and the scrub would wait for room.
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     }
-    panic!("the scrub comes to no end: {:?}", core.scrub_status());
+    panic!("the scrub comes to no end: {:?}", core.scrubber.scrub_status());
 }
 
-fn assert_clean(core: &Core) {
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(core: &Volume) {
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
@@ -154,14 +155,14 @@ fn a_damaged_block_is_marked_named_and_read_as_an_error() {
     rot(&devices, bad);
     let before = used(&core);
     assert_eq!(scrub(&core), 1);
-    let status = core.scrub_status();
+    let status = core.scrubber.scrub_status();
     assert_eq!((status.blocks_bad, status.blocks_lost, status.passes, used(&core)), (1, 1, 1, before));
-    let blocks = core.bad_blocks();
+    let blocks = core.affected_files.bad_blocks();
     assert_eq!((blocks.len(), blocks[0].pbn, blocks[0].replacement, blocks[0].references), (1, bad, None, 2));
-    let (places, all) = core.bad_places(10, &|| true).unwrap().unwrap();
+    let (places, all) = core.affected_files.bad_places(10, &|| true).unwrap().unwrap();
     let places: Vec<_> = places.iter().map(|place| (place.map.0, place.lbn.0, place.is_lost)).collect();
     assert_eq!((places, all), (vec![(1, 305, true), (2, 15, true)], true));
-    assert_eq!(core.bad_places(1, &|| true).unwrap().unwrap().0.len(), 1);
+    assert_eq!(core.affected_files.bad_places(1, &|| true).unwrap().unwrap().0.len(), 1);
     for _ in 0..2 {
         assert!(is_lost(read(&core, 1, 305, 1)) && is_lost(read(&core, 1, 0, 600)) && is_lost(read(&core, 2, 12, 8)));
         assert!(read(&core, 1, 0, 305).unwrap() == data[..305 * BLOCK_BYTES]);
@@ -191,17 +192,21 @@ fn a_bad_block_is_not_shared_and_writing_its_content_heals_it() {
     let replacement = pbn(&core, 1, 50);
     assert_ne!(replacement, bad);
     assert!(read(&core, 1, 50, 1).unwrap() == content && is_lost(read(&core, 2, 50, 1)));
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
     assert_eq!(pbn(&core, 2, 50), bad, "files move later");
-    assert_eq!((core.scrub_status().blocks_bad, core.scrub_status().blocks_lost), (1, 0));
+    assert_eq!((core.scrubber.scrub_status().blocks_bad, core.scrubber.scrub_status().blocks_lost), (1, 0));
     assert_clean(&core);
     // A later write shares the replacement.
     write(&core, 4, 0, content);
     assert_eq!(pbn(&core, 4, 0), replacement);
     assert_eq!(scrub(&core), 0);
     assert_eq!((pbn(&core, 2, 50), pbn(&core, 3, 50)), (replacement, replacement));
-    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, before), "the block took new bytes and is free");
+    assert_eq!(
+        (core.scrubber.scrub_status().blocks_bad, used(&core)),
+        (0, before),
+        "the block took new bytes and is free"
+    );
     assert_eq!(count(&core, "blocks_restored"), 1);
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
@@ -218,7 +223,7 @@ fn copying_a_file_takes_the_home_and_fails_where_there_is_none() {
     let clone = |target| core.clone_blocks((MapId(1), Lbn(0)), (MapId(target), Lbn(0)), Blocks(20), |_, _| ());
     assert!(matches!(clone(2), Err(Error::Corrupt { .. })));
     write(&core, 3, 0, &data[7 * BLOCK_BYTES..8 * BLOCK_BYTES]);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     clone(4).unwrap();
     assert_holds(&core, 4, &data);
     assert_eq!(pbn(&core, 4, 7), pbn(&core, 3, 0));
@@ -237,15 +242,15 @@ fn a_block_that_takes_no_bytes_stays_retired_and_the_sums_hold() {
     worn.set(bytes_of(bad));
     assert_eq!(scrub(&core), 1);
     delete(&core, 1);
-    core.commit().unwrap();
-    assert_eq!((used(&core), core.bad_blocks()[0].references), (51, 0));
+    core.commits.commit().unwrap();
+    assert_eq!((used(&core), core.affected_files.bad_blocks()[0].references), (51, 0));
     scrub(&core);
-    assert_eq!((used(&core), core.scrub_status().blocks_bad), (51, 1), "it is kept out of use");
-    assert!(core.bad_places(10, &|| true).unwrap().unwrap().0.is_empty());
+    assert_eq!((used(&core), core.scrubber.scrub_status().blocks_bad), (51, 1), "it is kept out of use");
+    assert!(core.affected_files.bad_places(10, &|| true).unwrap().unwrap().0.is_empty());
     assert_clean(&core);
     worn.set(0..0);
     scrub(&core);
-    assert_eq!((used(&core), core.scrub_status().blocks_bad), (50, 0));
+    assert_eq!((used(&core), core.scrubber.scrub_status().blocks_bad), (50, 0));
     assert_clean(&core);
 }
 
@@ -275,13 +280,13 @@ fn a_device_that_is_gone_makes_no_block_bad() {
     write(&core, 1, 0, &data);
     settle(&core);
     worn.set(0..DATA.bytes());
-    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-    let outcome = (0..20).map(|_| core.scrub_some(256)).find(Result::is_err);
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    let outcome = (0..20).map(|_| core.scrubber.scrub_some(256)).find(Result::is_err);
     assert!(outcome.is_some(), "the scrub waits, and says why");
     assert_eq!(count(&core, "blocks_bad"), 0);
     assert!(read(&core, 1, 0, 1).is_err());
     worn.set(0..0);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert_eq!(scrub(&core), 0);
     assert_holds(&core, 1, &data);
 }
@@ -295,8 +300,8 @@ fn with_verify_no_read_gives_damaged_bytes_even_before_a_scrub() {
     rot(&devices, pbn(&core, 1, 300));
     assert!(is_lost(read(&core, 1, 300, 1)) && is_lost(read(&core, 1, 290, 20)) && is_lost(read(&core, 1, 0, 600)));
     assert!(read(&core, 1, 0, 300).unwrap() == data[..300 * BLOCK_BYTES]);
-    core.repair_noticed().unwrap();
-    assert_eq!(core.scrub_status().blocks_bad, 1, "the worker looked at it and marked it");
+    core.repairs.repair_noticed().unwrap();
+    assert_eq!(core.scrubber.scrub_status().blocks_bad, 1, "the worker looked at it and marked it");
     tune(&core, "verify", "off");
     assert!(is_lost(read(&core, 1, 300, 1)), "what is known to be bad is never read");
     rot(&devices, pbn(&core, 1, 10));
@@ -308,36 +313,36 @@ fn a_pass_goes_on_where_it_was_after_an_unmount_and_a_crash() {
     let (devices, core) = volume(eager());
     write(&core, 1, 0, &unique(4_000, 1));
     settle(&core);
-    core.command_scrub(ScrubCommand::Start { rate: Some(1 << 20) }).unwrap();
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: Some(1 << 20) }).unwrap();
     for _ in 0..8 {
-        core.scrub_some(256).unwrap();
+        core.scrubber.scrub_some(256).unwrap();
     }
-    let before = core.scrub_status();
+    let before = core.scrubber.scrub_status();
     assert!((500..3_000).contains(&before.blocks_done), "{before:?}");
-    core.save_scrub().unwrap();
-    core.commit().unwrap();
+    core.scrubber.save_scrub().unwrap();
+    core.commits.commit().unwrap();
     let devices = devices.after_power_cut_of_all();
     let core = devices.open();
-    let status = core.scrub_status();
+    let status = core.scrubber.scrub_status();
     assert_eq!(
         (status.state.as_str(), status.blocks_done, status.bytes_per_second_max),
         ("running", before.blocks_done, 1 << 20)
     );
-    core.command_scrub(ScrubCommand::Pause).unwrap();
-    core.commit().unwrap();
+    core.scrubber.command_scrub(ScrubCommand::Pause).unwrap();
+    core.commits.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();
-    assert_eq!(core.scrub_status().state, "paused");
-    core.command_scrub(ScrubCommand::Resume).unwrap();
-    while core.scrub_status().state == "running" {
-        core.scrub_some(256).unwrap();
-        core.commit().unwrap();
+    assert_eq!(core.scrubber.scrub_status().state, "paused");
+    core.scrubber.command_scrub(ScrubCommand::Resume).unwrap();
+    while core.scrubber.scrub_status().state == "running" {
+        core.scrubber.scrub_some(256).unwrap();
+        core.commits.commit().unwrap();
     }
-    assert_eq!((core.scrub_status().blocks_done, core.scrub_status().passes), (4_000, 1));
+    assert_eq!((core.scrubber.scrub_status().blocks_done, core.scrubber.scrub_status().passes), (4_000, 1));
     assert!(count(&core, "blocks_scrubbed") <= 4_000 - before.blocks_done);
-    assert!(core.command_scrub(ScrubCommand::Pause).is_err(), "nothing is under way");
-    core.command_scrub(ScrubCommand::Start { rate: Some(0) }).unwrap();
-    core.command_scrub(ScrubCommand::Stop).unwrap();
-    assert_eq!(core.scrub_status().state, ScrubState::Stopped.name());
+    assert!(core.scrubber.command_scrub(ScrubCommand::Pause).is_err(), "nothing is under way");
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: Some(0) }).unwrap();
+    core.scrubber.command_scrub(ScrubCommand::Stop).unwrap();
+    assert_eq!(core.scrubber.scrub_status().state, ScrubState::Stopped.name());
 }
 
 #[test]
@@ -345,17 +350,17 @@ fn the_worker_keeps_to_the_rate() {
     let (_devices, core) = volume(eager());
     write(&core, 1, 0, &unique(2_000, 1));
     settle(&core);
-    core.command_scrub(ScrubCommand::Start { rate: Some(100 * BLOCK) }).unwrap();
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: Some(100 * BLOCK) }).unwrap();
     let began = std::time::Instant::now();
     while began.elapsed().as_millis() < 300 {
-        core.work();
+        core.work_loop.work();
     }
     let at_most = 256 + 100 * began.elapsed().as_secs() + 200;
-    assert!(core.scrub_status().blocks_done <= at_most, "{:?}", core.scrub_status());
-    core.command_scrub(ScrubCommand::Start { rate: Some(0) }).unwrap();
-    while core.scrub_status().state == "running" {
-        core.work();
-        core.commit().unwrap();
+    assert!(core.scrubber.scrub_status().blocks_done <= at_most, "{:?}", core.scrubber.scrub_status());
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: Some(0) }).unwrap();
+    while core.scrubber.scrub_status().state == "running" {
+        core.work_loop.work();
+        core.commits.commit().unwrap();
     }
-    assert_eq!(core.scrub_status().blocks_done, 2_000);
+    assert_eq!(core.scrubber.scrub_status().blocks_done, 2_000);
 }

@@ -16,11 +16,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::Backend;
 use crate::background::threads::Threads;
-use crate::core::Core;
 use crate::device::{Device, MemoryDevice};
+use crate::fsck::parts::checker;
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
 use crate::settings::values::Settings;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, Error, Lbn, MapId, Result};
 
 const DATA: Blocks = Blocks(4_096);
@@ -111,7 +112,7 @@ impl Kv for SlowKv {
 }
 
 /// Opens a volume whose devices are slow.
-fn open(devices: &Devices, power: &Power) -> Arc<Core> {
+fn open(devices: &Devices, power: &Power) -> Arc<Volume> {
     let slow = |inner: &Arc<MemoryDevice>| Arc::new(SlowDevice { inner: inner.clone(), power: power.clone() });
     let backend = Backend {
         data: slow(&devices.data),
@@ -155,13 +156,13 @@ fn content(random: &mut Random, blocks: u64) -> Vec<u8> {
     (0..blocks).flat_map(|_| id(random).map_or(vec![0; BLOCK_BYTES], block_of)).collect()
 }
 
-struct Volume {
-    core: Arc<Core>,
+struct Stressed {
+    core: Arc<Volume>,
     files: Vec<Mutex<File>>,
     stop: AtomicBool,
 }
 
-impl Volume {
+impl Stressed {
     fn is_running(&self) -> bool {
         !self.stop.load(Relaxed)
     }
@@ -183,7 +184,7 @@ impl Volume {
             self.change(slot, &mut random);
             let File { map, versions } = self.files[slot].lock().clone();
             let newest = versions.last().unwrap();
-            let read = self.core.read(map, 0, newest.len()).unwrap();
+            let read = self.core.reader.read(map, 0, newest.len()).unwrap();
             assert!(read.iter().eq(newest), "file {slot} differs from what its writer wrote");
         }
     }
@@ -208,13 +209,14 @@ impl Volume {
         self.files[slot].lock().versions.push(bytes.clone());
         self.core.change_room.wait_for_room();
         match kind {
-            0 => self.core.truncate(map, bytes.len() as u64, Self::note(slot, map, &bytes)).unwrap(),
+            0 => self.core.range_changes.truncate(map, bytes.len() as u64, Self::note(slot, map, &bytes)).unwrap(),
             1 if bytes.is_empty() => {
-                self.core.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
-                self.files[slot].lock().map = self.core.maps.take_id();
+                self.core.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+                self.files[slot].lock().map = self.core.base.maps.take_id();
             }
             2 => self
                 .core
+                .range_changes
                 .zero(map, range.start as u64, range.len() as u64, false, Self::note(slot, map, &bytes))
                 .unwrap(),
             _ => loop {
@@ -239,18 +241,22 @@ impl Volume {
     /// Reads all files, even while they change, and clones parts of them into a map that is not compared.
     fn read(&self, seed: u64) {
         let mut random = Random::new(seed);
-        let scratch = self.core.maps.take_id();
+        let scratch = self.core.base.maps.take_id();
         while self.is_running() {
             let map = self.files[random.below(self.files.len() as u64) as usize].lock().map;
             let blocks = 1 + random.below(FILE_BLOCKS_MAX / 2);
             let at = Lbn(random.below(FILE_BLOCKS_MAX / 2));
             let cloned = match random.below(4) {
                 0 => self.core.clone_blocks((map, at), (scratch, at), Blocks(blocks), |_, _| ()),
-                1 => self.core.truncate(scratch, random.below(FILE_BLOCKS_MAX) * BLOCK_BYTES as u64, |_, _| ()),
+                1 => self.core.range_changes.truncate(
+                    scratch,
+                    random.below(FILE_BLOCKS_MAX) * BLOCK_BYTES as u64,
+                    |_, _| (),
+                ),
                 _ => Ok(()),
             };
             for map in [map, scratch] {
-                match self.core.read(map, at.0 * BLOCK_BYTES as u64, blocks as usize * BLOCK_BYTES) {
+                match self.core.reader.read(map, at.0 * BLOCK_BYTES as u64, blocks as usize * BLOCK_BYTES) {
                     Ok(bytes) => assert_whole(&bytes, "read"),
                     Err(error) => assert!(matches!(error, Error::MapDetached), "{error}"),
                 }
@@ -267,12 +273,12 @@ impl Volume {
             }
             let map = self.files[turn % self.files.len()].lock().map;
             let options = DefragOptions { run_blocks_min: Some(32), space: Blocks(20), ..DefragOptions::default() };
-            let laid_out = self.core.defrag(map, &options);
+            let laid_out = self.core.defragmenter.defrag(map, &options);
             assert!(matches!(laid_out, Ok(_) | Err(Error::MapDetached)), "{laid_out:?}");
-            self.core.checkpoint().unwrap();
-            self.core.release_waiting();
+            self.core.commits.checkpoint().unwrap();
+            self.core.groups.release_waiting();
             self.core.free_blocks.punch_some();
-            self.core.flush_data().unwrap();
+            self.core.groups.flush_data().unwrap();
             self.core.metadata.scan(&[0x10], &[0x11], 3).unwrap();
             self.core.hint_levels.sweep_hint_page();
             thread::sleep(Duration::from_millis(3));
@@ -280,13 +286,13 @@ impl Volume {
     }
 
     /// In the recovered volume, each file holds one of its possible contents.
-    fn compare(core: &Core, files: &mut [File]) {
+    fn compare(core: &Volume, files: &mut [File]) {
         for (slot, file) in files.iter_mut().enumerate() {
             let record = core.metadata.get(&[0x10, slot as u8]).unwrap();
             let number = |at: usize| {
                 record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()))
             };
-            let found = core.read(MapId(number(0)), 0, number(8) as usize).unwrap().to_vec();
+            let found = core.reader.read(MapId(number(0)), 0, number(8) as usize).unwrap().to_vec();
             assert_whole(&found, "after a power cut");
             assert!(
                 file.versions.contains(&found),
@@ -294,7 +300,7 @@ impl Volume {
                 found.len(),
                 file.versions.len()
             );
-            let fresh = || core.maps.take_id();
+            let fresh = || core.base.maps.take_id();
             *file = File { map: record.as_ref().map_or_else(fresh, |_| MapId(number(0))), versions: vec![found] };
         }
     }
@@ -302,15 +308,18 @@ impl Volume {
 
 /// Lets all threads work on the volume for a while and cuts the power under them.
 fn work_and_cut(
-    core: Arc<Core>,
+    core: Arc<Volume>,
     files: Vec<File>,
     devices: &Devices,
     power: &Power,
     random: &mut Random,
 ) -> (Devices, Vec<File>) {
     let threads = Threads::start(&core).unwrap();
-    let volume =
-        Volume { core: core.clone(), files: files.into_iter().map(Mutex::new).collect(), stop: AtomicBool::new(false) };
+    let volume = Stressed {
+        core: core.clone(),
+        files: files.into_iter().map(Mutex::new).collect(),
+        stop: AtomicBool::new(false),
+    };
     let after_cut = thread::scope(|scope| {
         let volume = &volume;
         for writer in 0..WRITERS {
@@ -321,7 +330,7 @@ fn work_and_cut(
             scope.spawn(move || volume.read(seed));
         }
         scope.spawn(|| volume.disturb());
-        let committed = || core.stats.counters.groups_committed.load(Relaxed);
+        let committed = || core.base.stats.counters.groups_committed.load(Relaxed);
         eventually("groups are committed", || committed() >= COMMITS_OF_LIFE);
         let after_cut = {
             let _off = power.write();
@@ -331,9 +340,9 @@ fn work_and_cut(
         volume.stop.store(true, Relaxed);
         after_cut
     });
-    core.signals.stop();
+    core.base.signals.stop();
     threads.join();
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+    let report = checker(&core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "without a power cut: {:#?}", report.problems);
     after_cut
 }
@@ -357,10 +366,10 @@ fn stress(settings: Settings) {
         (0..WRITERS * FILES_PER_WRITER).map(|_| File { map: MapId(0), versions: vec![Vec::new()] }).collect();
     for _ in 0..gate_or_drill(CUTS.0, CUTS.1) {
         let core = open(&devices, &power);
-        Volume::compare(&core, &mut files);
+        Stressed::compare(&core, &mut files);
         (devices, files) = work_and_cut(core, files, &devices, &power, &mut random);
-        let report = open(&devices, &power).check(true, &mut |_, _| ()).unwrap();
+        let report = checker(&open(&devices, &power)).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "after a power cut: {:#?}", report.problems);
     }
-    Volume::compare(&open(&devices, &power), &mut files);
+    Stressed::compare(&open(&devices, &power), &mut files);
 }

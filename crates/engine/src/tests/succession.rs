@@ -1,8 +1,9 @@
 //! Small files where hints name few contents: a copy of a tree is found file by file, each after the one before it.
 
-use crate::core::Core;
+use crate::fsck::parts::checker;
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, MapId};
 
 const DATA: Blocks = Blocks(20_000);
@@ -10,13 +11,13 @@ const FILES: u64 = 600;
 /// Maps of the copy begin here.
 const COPY: u64 = 10_000;
 
-fn assert_clean(core: &Core) {
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(core: &Volume) {
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
 /// Hints on one content in 64.
-fn volume() -> Core {
+fn volume() -> Volume {
     let settings = Settings { hint_sample: 64, inline: Inline::All, ..two_levels() };
     let core = Devices::new(DATA, settings).open();
     core.hint_levels.fill_hints().unwrap();
@@ -28,28 +29,28 @@ fn file(n: u64) -> Vec<u8> {
     unique(1 + (n % 3) as usize, 1000 + n)
 }
 
-fn write(core: &Core, map: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, data: &[u8]) {
     core.write(MapId(map), 0, data, |_, _| ()).unwrap();
 }
 
-fn write_tree(core: &Core) -> u64 {
+fn write_tree(core: &Volume) -> u64 {
     (0..FILES).for_each(|n| write(core, 1 + n, &file(n)));
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     core.free_blocks.totals().used.0
 }
 
 /// How many percent of the tree's blocks its copy shares.
-fn shared_percent(core: &Core, write_copy: impl FnOnce(&Core)) -> u64 {
+fn shared_percent(core: &Volume, write_copy: impl FnOnce(&Volume)) -> u64 {
     let used = write_tree(core);
     write_copy(core);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let stored = core.free_blocks.totals().used.0 - used;
     println!("{stored} blocks stored for a copy of {used}");
     100 - 100 * stored / used
 }
 
-fn copied(core: &Core, n: u64) -> bool {
-    core.read(MapId(COPY + n), 0, file(n).len()).unwrap().iter().eq(&file(n))
+fn copied(core: &Volume, n: u64) -> bool {
+    core.reader.read(MapId(COPY + n), 0, file(n).len()).unwrap().iter().eq(&file(n))
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn two_copies_at_a_time_are_both_found() {
         write(&core, COPY + n, &file(n));
         write(&core, 2 * COPY + n, &file((n + FILES / 2) % FILES));
     }
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let stored = core.free_blocks.totals().used.0 - used;
     assert!(stored <= used / 5, "{stored} blocks for two copies of {used}");
     assert_clean(&core);

@@ -1,32 +1,32 @@
 //! Grows a volume: its devices first, then the totals that count the new space.
 
-use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::table_bytes;
 use crate::state::published::Plan;
+use crate::volume::assembly::Volume;
 use crate::volume::files::DATA_BLOCKS_MAX;
 use crate::{BLOCK_BYTES, Blocks, Error, Result};
 
-impl Core {
+impl Volume {
     /// See [`crate::Store::grow`]. The new space is durable before the totals that count it.
     pub fn grow(&self, data_bytes: u64) -> Result<()> {
-        self.health.usable()?;
+        self.base.health.usable()?;
         let data = Blocks(data_bytes / BLOCK_BYTES as u64);
-        let now = self.state.lock().totals.data;
+        let now = self.base.state.lock().totals.data;
         if data.0 > DATA_BLOCKS_MAX {
             return Err(Error::Invalid(format!("the data area can have at most {} blocks", DATA_BLOCKS_MAX)));
         }
         if data < now {
             return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
         }
-        self.data.grow(data)?;
-        self.stored.grow_table(table_bytes(data))?;
-        self.hints.grow_disk_level(data);
+        self.base.data.grow(data)?;
+        self.base.stored.grow_table(table_bytes(data))?;
+        self.base.hints.grow_disk_level(data);
         let room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
+        self.publisher.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         drop(room);
-        self.commit()?;
-        self.space.grow(data);
-        self.follow_data(data)
+        self.commits.commit()?;
+        self.base.space.grow(data);
+        self.work_loop.follow_data(data)
     }
 }

@@ -1,7 +1,7 @@
 //! How `memory=` is divided among the parts of an open volume.
 
-use crate::core::Core;
 use crate::settings::values::Settings;
+use crate::volume::assembly::Volume;
 
 /// One part in this many of a cache's bound stays with it unlent, because it may fill up before the next check.
 const RESERVE_SHARE: u64 = 8;
@@ -58,16 +58,16 @@ fn lent(caches: &[(u64, u64)]) -> u64 {
     unused.saturating_sub(beyond + most / RESERVE_SHARE)
 }
 
-impl Core {
+impl Volume {
     /// Lends the read cache the unused memory of block table, maps, hints and skipped blocks. RocksDB keeps its part,
     /// and so do changes, because both fill theirs at once.
     pub fn lend_memory(&self) {
         let (table, shards) = {
-            let state = self.state.lock();
+            let state = self.base.state.lock();
             (state.table.report(), state.shards.report())
         };
         let held = [table, shards].map(|cache| (cache.bytes, cache.bytes_max));
-        self.read_cache.lend(lent(&[held[0], held[1], self.hints.memory_size(), self.backlog.size()]));
+        self.base.read_cache.lend(lent(&[held[0], held[1], self.base.hints.memory_size(), self.base.backlog.size()]));
     }
 }
 

@@ -1,7 +1,9 @@
 //! A volume's files on the host: created, opened, recovered, and owned by one mount.
 
+pub mod assembly;
 pub mod backend;
 pub mod ballast;
+pub mod barrier;
 pub mod cut_log;
 pub mod data_device;
 pub mod exclusive_lock;
@@ -14,7 +16,9 @@ pub mod memory_budget;
 pub mod open;
 pub mod ownership;
 pub mod recover;
+pub mod report;
 pub mod room;
 pub mod salvage;
+pub mod steps;
 pub mod superblock_file;
 pub mod unfinished;

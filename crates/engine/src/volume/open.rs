@@ -4,7 +4,6 @@ use crate::backlog::file;
 use crate::base::Parts;
 use crate::commit::log::JournalBounds;
 use crate::commit::log::Log;
-use crate::core::Core;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hints::disk;
@@ -14,6 +13,7 @@ use crate::state::maps::Shards;
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::table::Table;
+use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
@@ -30,7 +30,7 @@ pub fn settings_of(options: &OpenOptions, own: Profile, copies: Option<Copies>) 
 }
 
 /// Recovers the last commit of a volume. No thread runs yet.
-pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driver: TestHooks) -> Result<Core> {
+pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driver: TestHooks) -> Result<Volume> {
     let checkpoint = backend.kv.get(&keys::checkpoint())?;
     let checkpoint = checkpoint.as_deref().and_then(|bytes| Checkpoint::decode(bytes, backend.volume_id));
     let checkpoint = checkpoint
@@ -59,7 +59,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     let disk_hints = disk_hints.and_then(|device| disk::open(device, backend.volume_id, state.totals.data));
     let skipped = backend.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| file::open(device, backend.volume_id));
-    let core = Core::new(Parts {
+    let core = Volume::new(Parts {
         volume_id: backend.volume_id,
         allocator: Allocator::new(state.totals.data, &advice),
         state,
@@ -83,14 +83,14 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         system_load: SystemLoad::new(&options.machine, backend.device_load),
         is_read_only: options.read_only,
     });
-    core.restore_bad()?;
-    core.restore_scrub()?;
-    core.restore_piece_cost()?;
-    core.restore_backlog(newest, is_fresh);
+    core.repairs.restore_bad()?;
+    core.scrubber.restore_scrub()?;
+    core.device_probe.restore_piece_cost()?;
+    core.worklist.restore_backlog(newest, is_fresh);
     core.hint_levels.update_hints(&[], &found.stored);
-    for map in core.detached_maps()? {
-        core.state.lock().remember_detached(map);
-        core.signals.detached(map);
+    for map in core.metadata.detached_maps()? {
+        core.base.state.lock().remember_detached(map);
+        core.base.signals.detached(map);
     }
     Ok(core)
 }

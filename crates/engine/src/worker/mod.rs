@@ -1,11 +1,13 @@
 //! Out-of-line work: the choice of blocks to visit, and how they are merged and remapped.
 
 pub mod backlog_notes;
+pub mod confirm;
 pub mod load;
 pub mod local_time;
 pub mod merge_target;
 pub mod out_of_line;
 pub mod pass;
+pub mod probe;
 pub mod rank_files;
 pub mod remap;
 pub mod revisit;

@@ -1,10 +1,42 @@
 //! The engine's part in ranking files: the worker calls the ranker when it has no other work, and the ranker's calls do
 //! not count as requests of programs. The effective policy of a file follows from its rank.
 
-use crate::Result;
-use crate::core::Core;
+use std::sync::Arc;
 
-impl Core {
+use crate::Result;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::signals::foreground::Foreground;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
+use crate::space::free_space::FreeSpace;
+use crate::worker::out_of_line::Worker;
+
+/// Gives the ranker its turns.
+pub struct FileRanker {
+    foreground: Arc<Foreground>,
+    health: Arc<Health>,
+    signals: Arc<Signals>,
+    space: Arc<FreeSpace>,
+    worker: Arc<Worker>,
+    change_room: Arc<ChangeRoom>,
+}
+
+impl FileRanker {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, change_room: &Arc<ChangeRoom>) -> Self {
+        Self {
+            foreground: base.foreground.clone(),
+            health: base.health.clone(),
+            signals: base.signals.clone(),
+            space: base.space.clone(),
+            worker: base.worker.clone(),
+            change_room: change_room.clone(),
+        }
+    }
+}
+
+impl FileRanker {
     /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
     /// full: the ranker writes records for each file of the volume, and a record without room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {
@@ -26,11 +58,11 @@ mod tests {
     #[test]
     fn nothing_is_ranked_while_the_host_is_almost_full() {
         let core = Devices::new(Blocks(700), one_level()).open();
-        assert_eq!(core.rank().unwrap(), None, "nobody ranks");
-        assert!(core.worker.rank_by(Box::new(|| Ok(Some(3)))));
+        assert_eq!(core.file_ranker.rank().unwrap(), None, "nobody ranks");
+        assert!(core.base.worker.rank_by(Box::new(|| Ok(Some(3)))));
         for (host_bytes, blocks) in [(u64::MAX, Some(3)), (2 * HOST_MARGIN_BYTES - 1, None), (1 << 40, Some(3))] {
-            core.space.set_host_bytes(host_bytes);
-            assert_eq!(core.rank().unwrap(), blocks, "{host_bytes} bytes left");
+            core.base.space.set_host_bytes(host_bytes);
+            assert_eq!(core.file_ranker.rank().unwrap(), blocks, "{host_bytes} bytes left");
         }
     }
 }

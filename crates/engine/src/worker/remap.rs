@@ -4,21 +4,68 @@
 //! holds its content. A block that changed meanwhile stays as it is. The caller has copy and target pinned.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::damage::notices::Damage;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::ShardKey;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::hints::levels::HintLevels;
+use crate::hints::store::Hints;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
+use crate::stats::counters::Statistics;
+use crate::worker::backlog_notes::BacklogNotes;
 use crate::worker::visit::Remap;
-use crate::write::publish::MapEdit;
+use crate::write::map_edit::MapEdit;
+use crate::write::publish::Publisher;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Most places published together: bounds how long the file's writers wait.
 const PORTION: usize = 256;
 
-impl Core {
+/// Publishes remaps.
+pub struct Remapper {
+    stats: Arc<Statistics>,
+    damage: Arc<Damage>,
+    maps: Arc<MapLocks>,
+    hints: Arc<Hints>,
+    metadata: Arc<Metadata>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+    backlog_notes: Arc<BacklogNotes>,
+    hint_levels: Arc<HintLevels>,
+}
+
+impl Remapper {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+        backlog_notes: &Arc<BacklogNotes>,
+        hint_levels: &Arc<HintLevels>,
+    ) -> Self {
+        Self {
+            stats: base.stats.clone(),
+            damage: base.damage.clone(),
+            maps: base.maps.clone(),
+            hints: base.hints.clone(),
+            metadata: metadata.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+            backlog_notes: backlog_notes.clone(),
+            hint_levels: hint_levels.clone(),
+        }
+    }
+}
+
+impl Remapper {
     /// Publishes remaps. Adjacent ones of the same map are published together.
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
@@ -61,7 +108,7 @@ impl Core {
             if done.is_empty() {
                 return Ok(0);
             }
-            let Some(refusal) = self.publish_plan(plan)? else {
+            let Some(refusal) = self.publisher.publish_plan(plan)? else {
                 self.promote(&done);
                 return Ok(done.len() as u64);
             };
@@ -83,7 +130,7 @@ impl Core {
 
     /// A plan for the places that are unchanged in the map, and the targets that it takes.
     fn plan_remaps(&self, map: MapId, wanted: &[Remap]) -> Result<(Plan, Vec<(Tag, Pbn)>)> {
-        let mut edit = MapEdit::new(self, map);
+        let mut edit = MapEdit::new(&self.metadata, map);
         let mut unchanged = Vec::with_capacity(wanted.len());
         for remap in wanted {
             let (key, place) = place_of(map, remap.visit.lbn);

@@ -4,23 +4,36 @@
 //! Nothing here is durable by itself: a remap is a publication like any other, durable with its group. A crash before
 //! that leaves the copy in its place, and the work to the full pass that follows a crash.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{HOLDERS_MAX, Hint, ShareLimit, Slowdown};
 
-use crate::core::Core;
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
 use crate::format::page::Entry;
+use crate::hints::levels::HintLevels;
+use crate::hints::store::Hints;
 use crate::policy::accounts::Spender;
-use crate::read::parts::Part;
+use crate::policy::effective::FilePolicies;
+use crate::policy::policies::PolicyFacts;
+use crate::signals::foreground::Foreground;
+use crate::signals::health::Health;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
+use crate::stats::counters::Statistics;
+use crate::worker::confirm::RemapConfirmer;
 use crate::worker::merge_target::{Merged, Room, VisitedRange, merge_targets};
+use crate::worker::out_of_line::Worker;
+use crate::worker::remap::Remapper;
 use crate::worker::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
-use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result, Stage, Tag};
+use crate::worker::worklist::Worklist;
+use crate::write::extension::Extender;
+use crate::{Lbn, MapId, Pbn, Result, Stage, Tag};
 
 /// Most blocks visited at a time: bounds the worker's memory at about 2 MB.
 pub const BATCH_BLOCKS_MAX: u64 = 8_192;
-/// Most blocks compared with one read of each side.
-const COMPARED_BLOCKS_MAX: usize = 128;
 
 /// How far a batch got.
 enum Visited {
@@ -30,23 +43,75 @@ enum Visited {
     UpTo(u64),
 }
 
-impl Core {
+/// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
+pub struct Revisits {
+    backlog: Arc<Backlog>,
+    foreground: Arc<Foreground>,
+    health: Arc<Health>,
+    pins: Arc<Pins>,
+    stats: Arc<Statistics>,
+    worker: Arc<Worker>,
+    hints: Arc<Hints>,
+    policy: Arc<PolicyFacts>,
+    metadata: Arc<Metadata>,
+    file_policies: Arc<FilePolicies>,
+    hint_levels: Arc<HintLevels>,
+    extender: Arc<Extender>,
+    remapper: Arc<Remapper>,
+    remap_confirmer: Arc<RemapConfirmer>,
+    worklist: Arc<Worklist>,
+}
+
+impl Revisits {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        file_policies: &Arc<FilePolicies>,
+        hint_levels: &Arc<HintLevels>,
+        extender: &Arc<Extender>,
+        remapper: &Arc<Remapper>,
+        remap_confirmer: &Arc<RemapConfirmer>,
+        worklist: &Arc<Worklist>,
+    ) -> Self {
+        Self {
+            backlog: base.backlog.clone(),
+            foreground: base.foreground.clone(),
+            health: base.health.clone(),
+            pins: base.pins.clone(),
+            stats: base.stats.clone(),
+            worker: base.worker.clone(),
+            hints: base.hints.clone(),
+            policy: base.policy.clone(),
+            metadata: metadata.clone(),
+            file_policies: file_policies.clone(),
+            hint_levels: hint_levels.clone(),
+            extender: extender.clone(),
+            remapper: remapper.clone(),
+            remap_confirmer: remap_confirmer.clone(),
+            worklist: worklist.clone(),
+        }
+    }
+}
+
+impl Revisits {
     /// Visits some skipped blocks. Returns how many. None: nothing is left. Work that yields to programs ends before a
     /// step of `blocks_max` blocks when a request comes. The remaining places are visited later.
     pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {
         self.health.usable()?;
         let began = std::time::Instant::now();
         // From here on no visited block is reused, so each holds the content that the table names.
-        let _pin = self.space.pin();
-        if self.sweep_for_full_pass() {
+        let _pin = self.pins.pin();
+        if self.worklist.sweep_for_full_pass() {
             return Ok(Some(0));
         }
-        let mut places = self.next_batch(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
+        let mut places = self.worklist.next_batch(blocks_max.clamp(1, BATCH_BLOCKS_MAX));
         // A block that was skipped by itself and with its file comes twice, but must move only once.
         let mut known = HashSet::with_capacity(places.len());
         places.retain(|(map, lbn, _)| known.insert((*map, *lbn)));
         if places.is_empty() {
-            return Ok((self.is_revisit_left() || self.begin_pass_for_left()).then_some(0));
+            return Ok((self.worklist.is_revisit_left() || self.worklist.begin_pass_for_left()).then_some(0));
         }
         let blocks = places.len() as u64;
         let step = if self.foreground.is_watched() { blocks_max.max(1) } else { blocks };
@@ -87,14 +152,14 @@ impl Core {
         for range in ranges.iter().filter(may_have_more) {
             let blocks: Vec<(Tag, Pbn)> = range.visits.iter().map(|visit| (visit.entry.tag, visit.pbn)).collect();
             let around = (range.before.last().copied(), range.after.first().copied());
-            self.extend_holders(&blocks, around, &mut holders);
+            self.extender.extend_holders(&blocks, around, &mut holders);
         }
         let Merged { remaps: chosen, left, pieces } = merge_targets(&ranges, &holders, is_listed);
         self.settle_pieces(&ranges, &pieces);
         let (confirmed, all) = self.confirm_in_steps(&chosen, step);
         assert!(confirmed.len() <= chosen.len(), "{} of {} remaps are confirmed", confirmed.len(), chosen.len());
         self.worker.with_pass(|pass| pass.note_left(left, confirmed.len() as u64));
-        self.remap(confirmed)?;
+        self.remapper.remap(confirmed)?;
         Ok(if all { Visited::All } else { Visited::UpTo(visits.len() as u64) })
     }
 
@@ -114,7 +179,7 @@ impl Core {
                     confirmed.truncate(whole);
                     return (confirmed, false);
                 }
-                confirmed.extend(self.confirm_remaps(part.to_vec()));
+                confirmed.extend(self.remap_confirmer.confirm_remaps(part.to_vec()));
             }
         }
         (confirmed, true)
@@ -177,14 +242,14 @@ impl Core {
     fn add_surrounding_blocks(&self, range: &mut VisitedRange) -> Result<()> {
         let (map, first, blocks) = (range.visits[0].map, range.visits[0].lbn, range.visits.len() as u64);
         let reach = u64::from(range.run_blocks_min);
-        range.before = self.stored_until(map, Lbn(first.0 - reach.min(first.0)), reach.min(first.0))?;
-        range.after = self.stored_from(map, first.plus(blocks), reach)?;
+        range.before = self.worklist.stored_until(map, Lbn(first.0 - reach.min(first.0)), reach.min(first.0))?;
+        range.after = self.worklist.stored_from(map, first.plus(blocks), reach)?;
         let last = first.plus(blocks - 1 + range.after.len() as u64);
         if let Some(room) = &mut range.budget {
             room.is_end = self.metadata.is_end(map, last)?;
             return Ok(());
         }
-        if range.before.is_empty() && range.after.is_empty() && self.is_whole(map, first, blocks)? {
+        if range.before.is_empty() && range.after.is_empty() && self.worklist.is_whole(map, first, blocks)? {
             range.run_blocks_min = range.run_blocks_min.min(blocks as u32);
         }
         range.end_blocks_min = self.file_policies.end_blocks_min(map, last)?;
@@ -253,63 +318,6 @@ impl Core {
         self.stats.counters.hints_stale.fetch_add(stale.len() as u64, Relaxed);
         self.hint_levels.update_hints(&stale, &[]);
         holders
-    }
-
-    /// Keeps the pairs with the same content. Fingerprints decide; if one is missing, the bytes are compared.
-    pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
-        let mut confirmed = Vec::with_capacity(chosen.len());
-        let decides = |remap: &Remap| remap.is_known() && !self.is_read_before_share(&remap.target.1);
-        let are_neighbours = |a: &Remap, b: &Remap| {
-            a.visit.pbn.plus(1) == b.visit.pbn && a.target.0.plus(1) == b.target.0 && decides(a) == decides(b)
-        };
-        for run in chosen.chunk_by(are_neighbours) {
-            for part in run.chunks(COMPARED_BLOCKS_MAX) {
-                match decides(&part[0]) {
-                    true => confirmed.extend(part.iter().filter(|remap| remap.has_equal_fingerprints())),
-                    false => self.compare_or_leave(part, &mut confirmed),
-                }
-            }
-        }
-        self.stats.counters.hints_refused.fetch_add((chosen.len() - confirmed.len()) as u64, Relaxed);
-        confirmed
-    }
-
-    /// Compares a run. Unreadable blocks stay where they are, and the others around them are remapped.
-    fn compare_or_leave(&self, run: &[Remap], confirmed: &mut Vec<Remap>) {
-        match self.compare(run, confirmed) {
-            Err(_) if run.len() > 1 => run.chunks(1).for_each(|one| self.compare_or_leave(one, confirmed)),
-            Err(error) => log::warn!("cannot compare a copy of block {}, not sharing it: {error}", run[0].target.0),
-            Ok(()) => {}
-        }
-    }
-
-    /// Reads adjacent blocks and their adjacent targets, and keeps the pairs that are equal. A block without the
-    /// content of its tag equals nothing. A target without a fingerprint gets one, so that it is compared only once.
-    fn compare(&self, run: &[Remap], confirmed: &mut Vec<Remap>) -> Result<()> {
-        assert!(run.len() <= COMPARED_BLOCKS_MAX, "{} blocks compared, at most {COMPARED_BLOCKS_MAX}", run.len());
-        let bytes = run.len() * BLOCK_BYTES;
-        let (mut copies, mut targets) = (self.data.take_buffer(bytes), self.data.take_buffer(bytes));
-        self.read_run(run[0].visit.pbn, &mut copies)?;
-        self.read_targets(vec![Part { pbn: run[0].target.0, bytes: &mut targets }])?;
-        self.stats.counters.blocks_compared.fetch_add(run.len() as u64, Relaxed);
-        let pairs = copies.chunks_exact(BLOCK_BYTES).zip(targets.chunks_exact(BLOCK_BYTES));
-        for (remap, (copy, target)) in run.iter().zip(pairs) {
-            let is_sound = self.hasher.tag(target) == remap.visit.entry.tag;
-            if !is_sound {
-                self.damage_reports.suspect(remap.target.0);
-            }
-            if !is_sound || copy != target {
-                continue;
-            }
-            let mut remap = *remap;
-            if remap.target.1.fingerprint.is_none() {
-                let mut fingerprints = Vec::with_capacity(1);
-                self.hasher.fingerprints(&[target], &mut fingerprints);
-                remap.target.1.fingerprint = fingerprints.pop();
-            }
-            confirmed.push(remap);
-        }
-        Ok(())
     }
 }
 

@@ -2,17 +2,36 @@
 //!
 //! `dedup` decides how fast it works and when (`Pace`, `Admission`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use oncefs_dedup::{Conditions, Supply, Turn};
 
-use crate::core::Core;
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
+use crate::damage::notices::Damage;
+use crate::damage::repair::Repairs;
+use crate::damage::scrub::Scrubber;
+use crate::hints::levels::HintLevels;
+use crate::hints::store::Hints;
+use crate::policy::effective::FilePolicies;
 use crate::settings::values::Settings;
+use crate::settings::values::Tuning;
+use crate::signals::foreground::Foreground;
+use crate::signals::requests::Signals;
+use crate::stats::counters::Statistics;
+use crate::worker::backlog_notes::BacklogNotes;
 use crate::worker::local_time;
+use crate::worker::out_of_line::Worker;
+use crate::worker::probe::DeviceProbe;
+use crate::worker::rank_files::FileRanker;
 use crate::worker::revisit::BATCH_BLOCKS_MAX;
+use crate::worker::revisit::Revisits;
 use crate::worker::status::{DedupCommand, DedupStatus};
 use crate::worker::system_load::energy_rule;
+use crate::worker::worklist::Worklist;
+use crate::write::inline::InlineDedup;
 use crate::{Blocks, Error, Result};
 
 /// If more than one block in this many hints was freed since the last round, the disk level is swept at once.
@@ -26,20 +45,80 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// After a failure the worker tries again after this time.
 const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-impl Core {
+/// Gives each kind of out-of-line work its turn.
+pub struct WorkLoop {
+    foreground: Arc<Foreground>,
+    hints: Arc<Hints>,
+    worker: Arc<Worker>,
+    tuning: Arc<Tuning>,
+    backlog: Arc<Backlog>,
+    inline: Arc<InlineDedup>,
+    signals: Arc<Signals>,
+    stats: Arc<Statistics>,
+    damage: Arc<Damage>,
+    hint_levels: Arc<HintLevels>,
+    file_policies: Arc<FilePolicies>,
+    backlog_notes: Arc<BacklogNotes>,
+    repairs: Arc<Repairs>,
+    scrubber: Arc<Scrubber>,
+    device_probe: Arc<DeviceProbe>,
+    file_ranker: Arc<FileRanker>,
+    revisits: Arc<Revisits>,
+    worklist: Arc<Worklist>,
+}
+
+impl WorkLoop {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        hint_levels: &Arc<HintLevels>,
+        file_policies: &Arc<FilePolicies>,
+        backlog_notes: &Arc<BacklogNotes>,
+        repairs: &Arc<Repairs>,
+        scrubber: &Arc<Scrubber>,
+        device_probe: &Arc<DeviceProbe>,
+        file_ranker: &Arc<FileRanker>,
+        revisits: &Arc<Revisits>,
+        worklist: &Arc<Worklist>,
+    ) -> Self {
+        Self {
+            foreground: base.foreground.clone(),
+            hints: base.hints.clone(),
+            worker: base.worker.clone(),
+            tuning: base.tuning.clone(),
+            backlog: base.backlog.clone(),
+            inline: base.inline.clone(),
+            signals: base.signals.clone(),
+            stats: base.stats.clone(),
+            damage: base.damage.clone(),
+            hint_levels: hint_levels.clone(),
+            file_policies: file_policies.clone(),
+            backlog_notes: backlog_notes.clone(),
+            repairs: repairs.clone(),
+            scrubber: scrubber.clone(),
+            device_probe: device_probe.clone(),
+            file_ranker: file_ranker.clone(),
+            revisits: revisits.clone(),
+            worklist: worklist.clone(),
+        }
+    }
+}
+
+impl WorkLoop {
     /// One turn of the worker. Returns how long it may sleep before the next.
     pub fn work(&self) -> Duration {
         self.hint_levels.merge_waiting_hints();
         self.observe_machine();
         self.checkpoint_backlog_when_due();
-        if let Err(error) = self.save_piece_cost() {
+        if let Err(error) = self.device_probe.save_piece_cost() {
             log::debug!("cannot keep what scattered reads cost: {error}");
         }
-        if let Err(error) = self.repair_noticed() {
+        if let Err(error) = self.repairs.repair_noticed() {
             log::warn!("cannot repair blocks that were found damaged, trying again later: {error}");
         }
         self.update_paces(false);
-        let until_scrub = self.scrub_turn(&self.conditions());
+        let until_scrub = self.scrubber.scrub_turn(&self.conditions());
         if until_scrub.is_zero() {
             self.update_paces(true);
         }
@@ -58,7 +137,7 @@ impl Core {
     fn update_paces(&self, beside_work: bool) {
         let (requests, time) = self.foreground.take();
         self.worker.note_requests(requests, time, beside_work);
-        self.tell_scrub(requests, time, beside_work);
+        self.scrubber.tell_scrub(requests, time, beside_work);
     }
 
     fn work_on(&self, blocks_max: u64) -> Duration {
@@ -71,13 +150,13 @@ impl Core {
 
     fn look_at_some(&self, blocks_max: u64) -> Duration {
         // A busy machine would measure its own load.
-        if self.conditions().cpu_busy < PROBE_CPU_BUSY_MAX && self.probe_if_due() {
+        if self.conditions().cpu_busy < PROBE_CPU_BUSY_MAX && self.device_probe.probe_if_due() {
             return Duration::ZERO;
         }
         self.worker.note_doing("working");
         let began = self.foreground.now();
-        let worked = self.revisit(blocks_max).and_then(|looked_at| match looked_at {
-            None => self.rank(),
+        let worked = self.revisits.revisit(blocks_max).and_then(|looked_at| match looked_at {
+            None => self.file_ranker.rank(),
             some => Ok(some),
         });
         match worked {
@@ -186,7 +265,7 @@ impl Core {
         self.tuning.follow(&settings);
         if self.backlog.set_bytes_max(settings.skipped_bytes) {
             // No block was noted until now.
-            self.begin_full_pass();
+            self.worklist.begin_full_pass();
         }
         let allows_more =
             settings.skipped_bytes > 0 && self.tuning.with(|now| self.file_policies.allows_more(now, &settings));
@@ -197,7 +276,7 @@ impl Core {
         });
         if allows_more {
             // Refused blocks are not in the backlog.
-            self.begin_full_pass();
+            self.worklist.begin_full_pass();
         }
         self.signals.wake_worker();
         Ok(())
@@ -208,7 +287,7 @@ impl Core {
         match command {
             DedupCommand::Now { full } => {
                 if full {
-                    self.begin_full_pass();
+                    self.worklist.begin_full_pass();
                 }
                 self.worker.force(true);
             }

@@ -1,13 +1,27 @@
 //! The worker's next batch: blocks that were skipped one by one, then whole files, then, in a full pass, all maps in
 //! the order of their ids.
 
+use std::sync::Arc;
+
 use oncefs_dedup::{Ranks, ShareLimit, Work};
 
-use crate::core::Core;
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
+use crate::commit::log::Journal;
 use crate::format::backlog::Checkpoint;
 use crate::format::keys::ShardKey;
 use crate::format::keys::shard_parts;
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::hints::levels::HintLevels;
+use crate::hints::store::Hints;
+use crate::policy::effective::FilePolicies;
+use crate::settings::values::Tuning;
+use crate::signals::foreground::Foreground;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::State;
+use crate::sync::Mutex;
+use crate::worker::out_of_line::Worker;
 use crate::worker::pass::Pass;
 use crate::worker::visit::Place;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
@@ -25,7 +39,46 @@ const SWEEP_PAGES: usize = 16;
 /// A full pass is worth it for more than one block in this many.
 const LEFT_SHARE: u64 = 1_000;
 
-impl Core {
+/// Chooses the blocks that the worker visits next.
+pub struct Worklist {
+    worker: Arc<Worker>,
+    backlog: Arc<Backlog>,
+    state: Arc<Mutex<State>>,
+    foreground: Arc<Foreground>,
+    hints: Arc<Hints>,
+    tuning: Arc<Tuning>,
+    maps: Arc<MapLocks>,
+    journal: Arc<Journal>,
+    metadata: Arc<Metadata>,
+    file_policies: Arc<FilePolicies>,
+    hint_levels: Arc<HintLevels>,
+}
+
+impl Worklist {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        file_policies: &Arc<FilePolicies>,
+        hint_levels: &Arc<HintLevels>,
+    ) -> Self {
+        Self {
+            worker: base.worker.clone(),
+            backlog: base.backlog.clone(),
+            state: base.state.clone(),
+            foreground: base.foreground.clone(),
+            hints: base.hints.clone(),
+            tuning: base.tuning.clone(),
+            maps: base.maps.clone(),
+            journal: base.journal.clone(),
+            metadata: metadata.clone(),
+            file_policies: file_policies.clone(),
+            hint_levels: hint_levels.clone(),
+        }
+    }
+}
+
+impl Worklist {
     /// Whether any work is left.
     pub fn is_revisit_left(&self) -> bool {
         self.worker.with_pass(|pass| pass.is_under_way()) || !self.backlog.is_empty()
@@ -227,7 +280,7 @@ fn skip_over<T: Default>(error: &Error) -> T {
     T::default()
 }
 
-impl Core {
+impl Worklist {
     /// Takes in the backlog of an earlier mount. `is_fresh`: nothing was ever written to the volume.
     pub fn restore_backlog(&self, newest: Option<Checkpoint>, is_fresh: bool) {
         if self.tuning.with(|settings| settings.skipped_bytes) == 0 {

@@ -2,25 +2,12 @@
 
 use oncefs_dedup::{Allowance, Candidates, Decision, FilePieces, ShareLimit, Slowdown, detect_within};
 
-use crate::core::Core;
 use crate::policy::accounts::Spender;
 use crate::write::batch::Batch;
+use crate::write::decide::{Decider, Growth};
 use crate::{Lbn, MapId, Pbn};
 
-/// What a write adds to a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Growth {
-    /// Its first block.
-    pub first: Lbn,
-    /// Blocks at places that had none.
-    pub blocks: u64,
-    /// Whether none of its places held data.
-    pub is_new: bool,
-    /// Whether it is known to end with the file.
-    pub is_end: bool,
-}
-
-impl Core {
+impl Decider {
     /// Decides about the blocks of a write within its file's budget. Block numbers from `in_batch` on stand for blocks
     /// of the write itself.
     pub fn detect_in_budget(

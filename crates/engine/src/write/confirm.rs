@@ -3,16 +3,61 @@
 //! blocks of a request that need a comparison are read at once. With `verify=share`, a block that would be shared for
 //! the first time is always compared byte by byte: once the written block is dropped for it, nothing could replace it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
+use crate::damage::reports::DamageReports;
 use crate::format::page::{Entry, page_of};
-use crate::read::parts::{Part, runs_into};
-use crate::read::stored::NOBODY;
+use crate::hints::store::Hints;
+use crate::read::parts::runs_into;
+use crate::read::stored::BlockReader;
+use crate::space::data_area::DataArea;
+use crate::state::loading::Metadata;
+use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
-use crate::{BLOCK_BYTES, Pbn, Result, Urgency};
+use crate::write::inline::InlineDedup;
+use crate::write::place::Placer;
+use crate::{BLOCK_BYTES, Pbn, Urgency};
 
-impl Core {
+/// Confirms the candidates of a written request.
+pub struct BatchConfirmer {
+    inline: Arc<InlineDedup>,
+    hints: Arc<Hints>,
+    stats: Arc<Statistics>,
+    backlog: Arc<Backlog>,
+    data: Arc<DataArea>,
+    metadata: Arc<Metadata>,
+    placer: Arc<Placer>,
+    block_reader: Arc<BlockReader>,
+    damage_reports: Arc<DamageReports>,
+}
+
+impl BatchConfirmer {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        placer: &Arc<Placer>,
+        block_reader: &Arc<BlockReader>,
+        damage_reports: &Arc<DamageReports>,
+    ) -> Self {
+        Self {
+            inline: base.inline.clone(),
+            hints: base.hints.clone(),
+            stats: base.stats.clone(),
+            backlog: base.backlog.clone(),
+            data: base.data.clone(),
+            metadata: metadata.clone(),
+            placer: placer.clone(),
+            block_reader: block_reader.clone(),
+            damage_reports: damage_reports.clone(),
+        }
+    }
+}
+
+impl BatchConfirmer {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
     pub fn confirm(&self, batch: &mut Batch) {
         let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));
@@ -20,7 +65,7 @@ impl Core {
         if !candidates.is_empty() {
             let entries = self.entries_of(batch, &candidates);
             let live = self.keep_live(batch, &candidates, &entries);
-            self.fingerprint(batch, &live);
+            self.placer.fingerprint(batch, &live);
             self.confirm_by_fingerprint(batch, &live, &entries);
             if self.leaves_comparisons(batch) {
                 leave_uncompared(batch);
@@ -73,16 +118,10 @@ impl Core {
             let (Outcome::Candidate(pbn), Some(entry)) = (batch.outcomes[index], entries[index]) else { continue };
             if entry.fingerprint.is_some() && entry.fingerprint != batch.fingerprints[index] {
                 self.refuse(batch, index);
-            } else if entry.fingerprint.is_some() && !self.is_read_before_share(&entry) {
+            } else if entry.fingerprint.is_some() && !self.block_reader.is_read_before_share(&entry) {
                 batch.outcomes[index] = Outcome::Share(pbn);
             }
         }
-    }
-
-    /// Whether a block with a fingerprint is still read before it gets one more reference: with `verify=share`, if that
-    /// reference is its second.
-    pub fn is_read_before_share(&self, entry: &Entry) -> bool {
-        entry.count == 1 && self.tuning.verifies_shares()
     }
 
     /// Whether blocks that would have to be read are stored anew, for the worker to compare later. With a worker, no
@@ -105,23 +144,6 @@ impl Core {
         batch.completed.retain(|index| entries[*index].is_some_and(|entry| entry.fingerprint.is_none()));
     }
 
-    /// Reads blocks that may be shared, on behalf of no file, all parts at once. With `verify=share` it reads the
-    /// device and not the read cache. A staged block is not on the device yet. The caller has the blocks pinned.
-    pub fn read_targets(&self, parts: Vec<Part<'_>>) -> Result<()> {
-        if !self.tuning.verifies_shares() {
-            return self.read_parts(NOBODY, parts);
-        }
-        for Part { pbn, bytes } in parts {
-            for (pbn, block) in (pbn.0..).map(Pbn).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-                match self.staging.get(pbn) {
-                    Some(staged) => block.copy_from_slice(&staged),
-                    None => self.read_device(pbn, block)?,
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Compares blocks with their targets, which come in ascending order. A target that cannot be read, or that has the
     /// tag of the written block but other bytes, is probably damaged: it is not shared, and the worker checks it. It
     /// costs no other block its share: if a read fails, each half is read again.
@@ -131,7 +153,7 @@ impl Core {
             return;
         }
         let mut stored = self.data.take_buffer(unsure.len() * BLOCK_BYTES);
-        if self.read_targets(runs_into(unsure, &mut stored)).is_err() {
+        if self.block_reader.read_targets(runs_into(unsure, &mut stored)).is_err() {
             if let [(pbn, index)] = unsure {
                 self.damage_reports.suspect(*pbn);
                 return self.refuse(batch, *index);

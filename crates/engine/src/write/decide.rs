@@ -5,19 +5,25 @@
 //! A run that is open at the end of a request is continued by the file's next request. It is shared if that makes it
 //! long enough, and left to the worker if the file does not go on.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use oncefs_dedup::{Blocks, Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
-use crate::core::Core;
+use crate::base::BaseParts;
 use crate::format::page::page_of;
 use crate::format::shard::Target;
-use crate::worker::visit::{Remap, Visit};
+use crate::hints::store::Hints;
+use crate::policy::effective::FilePolicies;
+use crate::policy::policies::PolicyFacts;
+use crate::state::loading::Metadata;
+use crate::state::staging::Staging;
+use crate::worker::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
-use crate::write::budget::Growth;
+use crate::write::extension::Extender;
+use crate::write::inline::InlineDedup;
 use crate::write::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
-use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
+use crate::{Lbn, MapId, Pbn, Result, Tag};
 
 /// Stands for an earlier block of the same batch, which has no pbn yet. It is larger than any pbn, so that stored
 /// blocks are preferred.
@@ -39,7 +45,54 @@ pub struct OpenRuns {
     pub holders: Vec<Vec<Pbn>>,
 }
 
-impl Core {
+/// What a write adds to a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Growth {
+    /// Its first block.
+    pub first: Lbn,
+    /// Blocks at places that had none.
+    pub blocks: u64,
+    /// Whether none of its places held data.
+    pub is_new: bool,
+    /// Whether it is known to end with the file.
+    pub is_end: bool,
+}
+
+/// Decides which blocks of a written request are shared, and remembers the blocks that it leaves open.
+pub struct Decider {
+    pub(super) inline: Arc<InlineDedup>,
+    pub(super) hints: Arc<Hints>,
+    pub(super) policy: Arc<PolicyFacts>,
+    pub(super) staging: Arc<Staging>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) file_policies: Arc<FilePolicies>,
+    pub(super) backlog_notes: Arc<BacklogNotes>,
+    pub(super) extender: Arc<Extender>,
+}
+
+impl Decider {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        file_policies: &Arc<FilePolicies>,
+        backlog_notes: &Arc<BacklogNotes>,
+        extender: &Arc<Extender>,
+    ) -> Self {
+        Self {
+            inline: base.inline.clone(),
+            hints: base.hints.clone(),
+            policy: base.policy.clone(),
+            staging: base.staging.clone(),
+            metadata: metadata.clone(),
+            file_policies: file_policies.clone(),
+            backlog_notes: backlog_notes.clone(),
+            extender: extender.clone(),
+        }
+    }
+}
+
+impl Decider {
     /// For each block, the pbns that may hold it according to the hint store, ascending.
     pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
         let stored = |index: usize| (batch.outcomes[index] != Outcome::Zero).then(|| batch.tags[index]);
@@ -121,7 +174,7 @@ impl Core {
         let (tags, known): (Vec<Tag>, Vec<Vec<Pbn>>) = open.chain(new).unzip();
         let extension = Extension::new(&tags, known, &seeds);
         let extension = if names_all { extension.of_complete_hints() } else { extension };
-        let mut extended = self.extended(extension, EXTENSION_MISSES_MAX).into_iter();
+        let mut extended = self.extender.extended(extension, EXTENSION_MISSES_MAX).into_iter();
         for block in &mut stream.open {
             block.holders = extended.next().expect("each block has a list of holders");
             // Its temporary place is no reason to keep it there.
@@ -293,7 +346,7 @@ fn take_in(batch: &mut Batch, index: usize, decision: Decision, is_final: bool) 
     }
 }
 
-impl Core {
+impl Decider {
     /// The blocks that the file's last request left open, if this one continues there. Blocks that left memory, and
     /// those before them, are decided already. As the file does go on, the worker checks how far their run reaches.
     pub fn take_stream(&self, map: MapId, at: Lbn) -> Stream {
@@ -315,35 +368,5 @@ impl Core {
         if let Some((map, stream)) = forgotten.filter(|(_, stream)| !stream.open.is_empty()) {
             self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
-    }
-
-    /// Makes places that were open refer to the blocks that hold their content. This is a publication of its own, after
-    /// that of the request that made the run long enough. A crash between the two leaves the copies. Blocks that can no
-    /// longer be shared stay as they are.
-    pub fn share_open(&self, map: MapId, wanted: &[(OpenBlock, Pbn)]) -> Result<()> {
-        debug_assert!(wanted.len() <= OPEN_BLOCKS_MAX, "{} open blocks of one file", wanted.len());
-        let mut pbns: Vec<Pbn> = wanted.iter().flat_map(|(block, target)| [block.pbn, *target]).collect();
-        pbns.sort_unstable();
-        pbns.dedup();
-        let entries = self.metadata.known_entries(&pbns);
-        let live = |pbn: &Pbn, tag: Tag| entries.get(pbn).filter(|entry| entry.serves(tag)).copied();
-        let remap = |(block, target): &(OpenBlock, Pbn)| {
-            let entry = live(&block.pbn, block.tag)?;
-            let of_target = live(target, block.tag)?;
-            Some(Remap { visit: Visit { map, lbn: block.lbn, pbn: block.pbn, entry }, target: (*target, of_target) })
-        };
-        // A run may continue from the temporary place of an open block. Then that block stays where it is.
-        let moving = wanted.iter().filter(|(block, target)| block.pbn != *target);
-        let confirmed = self.confirm_remaps(moving.filter_map(remap).collect());
-        if confirmed.is_empty() {
-            return Ok(());
-        }
-        let shared = match self.remap_portion(map, &confirmed) {
-            // The file was deleted, so its blocks are being freed.
-            Err(Error::MapDetached) => 0,
-            shared => shared?,
-        };
-        self.stats.counters.blocks_shared.fetch_add(shared, Relaxed);
-        Ok(())
     }
 }

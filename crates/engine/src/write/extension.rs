@@ -1,10 +1,15 @@
 //! Extension: looks up the neighbours of a duplicate block in the block table, without hints. `oncefs_dedup::Extension`
 //! chooses the neighbours. This file gives the table's answers.
 
+use std::sync::Arc;
+
 use oncefs_dedup::Extension;
 
-use crate::core::Core;
+use crate::base::BaseParts;
 use crate::format::page::page_of;
+use crate::state::loading::Metadata;
+use crate::state::published::State;
+use crate::sync::Mutex;
 use crate::worker::visit::{Holders, add_holder, ascending};
 use crate::{Pbn, Tag};
 
@@ -12,7 +17,20 @@ use crate::{Pbn, Tag};
 /// and a request of 1 MiB spans three pages in each direction.
 const EXTENSION_TURNS_MAX: usize = 8;
 
-impl Core {
+/// Finds the neighbours of known holders in the block table.
+pub struct Extender {
+    state: Arc<Mutex<State>>,
+    metadata: Arc<Metadata>,
+}
+
+impl Extender {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
+        Self { state: base.state.clone(), metadata: metadata.clone() }
+    }
+}
+
+impl Extender {
     /// The holders that an extension finds. It reads table pages in few turns. Each turn ends once misses exceed hits
     /// by `noes_max`.
     pub fn extended(&self, mut extension: Extension, noes_max: u32) -> Vec<Vec<Pbn>> {

@@ -1,16 +1,22 @@
 //! The write path, from the request to its publication. `steps` holds the order.
 
+pub mod admission;
 pub mod batch;
 pub mod budget;
 pub mod confirm;
 pub mod decide;
 pub mod extension;
+pub mod free_detached_maps;
 pub mod hash;
 pub mod inline;
+pub mod map_edit;
 pub mod partial_blocks;
 pub mod pieces;
+pub mod place;
 pub mod publish;
+pub mod publish_batch;
 pub mod range;
 pub mod range_parts;
 pub mod range_room;
+pub mod share_open;
 pub mod steps;

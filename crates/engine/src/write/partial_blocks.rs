@@ -2,16 +2,26 @@
 //! within a block gives that block new content. The new content is published with the rest of the range's change, so
 //! that an error leaves all of it or nothing.
 
-use crate::core::Core;
+use std::sync::Arc;
+
+use crate::backlog::list::Backlog;
+use crate::base::BaseParts;
 use crate::device::buffer::PooledBuf;
 use crate::format::keys::ShardKey;
 use crate::format::keys::shard_parts;
 use crate::format::shard::{Extent, Target};
+use crate::read::steps::Reader;
 use crate::space::allocator::Run;
 use crate::space::claim::Claim;
+use crate::space::claim::FreeBlocks;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
 use crate::state::published::StoredBlock;
+use crate::state::staging::Staging;
+use crate::write::hash::Hasher;
 use crate::write::hash::is_zero;
-use crate::write::publish::MapEdit;
+use crate::write::map_edit::MapEdit;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -48,7 +58,40 @@ impl Cuts {
     }
 }
 
-impl Core {
+/// Completes blocks that change in part with what is stored.
+pub struct PartialBlocks {
+    data: Arc<DataArea>,
+    pins: Arc<Pins>,
+    hasher: Arc<Hasher>,
+    staging: Arc<Staging>,
+    backlog: Arc<Backlog>,
+    metadata: Arc<Metadata>,
+    free_blocks: Arc<FreeBlocks>,
+    reader: Arc<Reader>,
+}
+
+impl PartialBlocks {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        reader: &Arc<Reader>,
+    ) -> Self {
+        Self {
+            data: base.data.clone(),
+            pins: base.pins.clone(),
+            hasher: base.hasher.clone(),
+            staging: base.staging.clone(),
+            backlog: base.backlog.clone(),
+            metadata: metadata.clone(),
+            free_blocks: free_blocks.clone(),
+            reader: reader.clone(),
+        }
+    }
+}
+
+impl PartialBlocks {
     /// Whole blocks from a partial write and what is stored around it.
     pub fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
         let block = BLOCK_BYTES as u64;
@@ -59,10 +102,10 @@ impl Core {
         let len = merged.len();
         assert!(head < BLOCK_BYTES && tail <= len, "bytes {head} to {tail} of {len}");
         if head > 0 {
-            self.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
+            self.reader.read_locked(map, Lbn(start / block), &mut merged[..BLOCK_BYTES])?;
         }
         if tail < len && !(head > 0 && len == BLOCK_BYTES) {
-            self.read_locked(map, Lbn(end / block - 1), &mut merged[len - BLOCK_BYTES..])?;
+            self.reader.read_locked(map, Lbn(end / block - 1), &mut merged[len - BLOCK_BYTES..])?;
         }
         merged[head..tail].copy_from_slice(data);
         Ok(merged)
@@ -92,9 +135,9 @@ impl Core {
         if !matches!(target, Some(Target::Data(_))) {
             return Ok(None);
         }
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let mut block = self.data.take_buffer(BLOCK_BYTES);
-        self.read_locked(map, lbn, &mut block)?;
+        self.reader.read_locked(map, lbn, &mut block)?;
         block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);
         let stored = if is_zero(&block) { None } else { Some(self.stage_one(&block)?) };
         Ok(Some(CutBlock { lbn, place: (key, at), stored }))

@@ -6,25 +6,40 @@
 //! distinct pages of the block table (`commit/log_room.rs`). A larger change is refused, and its caller splits it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::page_of;
+use crate::policy::effective::FilePolicies;
+use crate::policy::policies::PolicyFacts;
+use crate::signals::health::Health;
 use crate::space::allocator::Run;
+use crate::space::claim::FreeBlocks;
 use crate::space::claim::RoomClaim;
+use crate::space::pins::Pins;
+use crate::space::write_out::BlockWriter;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
 use crate::state::published::Plan;
+use crate::state::published::State;
+use crate::stats::counters::Statistics;
+use crate::sync::Mutex;
+use crate::write::map_edit::MapEdit;
 use crate::write::partial_blocks::Cuts;
-use crate::write::publish::{MapEdit, OnPublish};
+use crate::write::partial_blocks::PartialBlocks;
+use crate::write::publish::OnPublish;
+use crate::write::publish::Publisher;
+use crate::write::range_parts::RangeParts;
 use crate::{Change, Error, MapId, Pbn, Result};
-
-/// Pages that are loaded and kept at a time.
-const PORTION_PAGES: usize = 64;
 
 /// Plans the pieces of a change of one map, whose lock the caller holds exclusively. Each of its shards is edited once.
 pub struct Planner<'a> {
-    core: &'a Core,
+    parts: &'a RangeParts,
     map: MapId,
     edit: MapEdit<'a>,
     takes: Vec<Run>,
@@ -40,11 +55,11 @@ pub struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     /// Nothing is planned yet.
-    pub fn new(core: &'a Core, map: MapId) -> Self {
+    pub fn new(parts: &'a RangeParts, map: MapId) -> Self {
         Self {
-            core,
+            parts,
             map,
-            edit: MapEdit::new(core, map),
+            edit: MapEdit::new(parts.metadata(), map),
             takes: Vec::new(),
             shards: 0,
             piece_shards: 0,
@@ -57,7 +72,7 @@ impl<'a> Planner<'a> {
 
     /// Plans the change of one shard. `edit` returns the runs to which the map takes references.
     pub fn shard(&mut self, edit: impl FnOnce(&mut MapEdit<'a>) -> Result<Vec<Run>>) -> Result<()> {
-        let bounds = self.core.journal.bounds();
+        let bounds = self.parts.bounds();
         if self.piece_shards >= bounds.piece_shards || self.piece_pages.len() as u64 >= bounds.piece_pages {
             self.end_piece()?;
         }
@@ -77,10 +92,10 @@ impl<'a> Planner<'a> {
     }
 
     fn end_piece(&mut self) -> Result<()> {
-        let edit = std::mem::replace(&mut self.edit, MapEdit::new(self.core, self.map));
+        let edit = std::mem::replace(&mut self.edit, MapEdit::new(self.parts.metadata(), self.map));
         self.delta += edit.mapped_delta;
         let mut plan = edit.into_plan();
-        plan.increfs = self.core.takes_of(&std::mem::take(&mut self.takes))?;
+        plan.increfs = self.parts.takes_of(&std::mem::take(&mut self.takes))?;
         self.plans.push(plan);
         self.piece_pages.clear();
         self.piece_shards = 0;
@@ -132,7 +147,60 @@ impl Pieces {
     }
 }
 
-impl Core {
+/// Changes ranges of maps: truncates, zeroes, reserves, clones and detaches.
+pub struct RangeChanges {
+    pub(super) health: Arc<Health>,
+    pub(super) maps: Arc<MapLocks>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) pins: Arc<Pins>,
+    pub(super) stats: Arc<Statistics>,
+    pub(super) policy: Arc<PolicyFacts>,
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) free_blocks: Arc<FreeBlocks>,
+    pub(super) file_policies: Arc<FilePolicies>,
+    pub(super) change_room: Arc<ChangeRoom>,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) block_writer: Arc<BlockWriter>,
+    pub(super) partial_blocks: Arc<PartialBlocks>,
+    pub(super) range_parts: Arc<RangeParts>,
+}
+
+impl RangeChanges {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        file_policies: &Arc<FilePolicies>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+        block_writer: &Arc<BlockWriter>,
+        partial_blocks: &Arc<PartialBlocks>,
+        range_parts: &Arc<RangeParts>,
+    ) -> Self {
+        Self {
+            health: base.health.clone(),
+            maps: base.maps.clone(),
+            journal: base.journal.clone(),
+            pins: base.pins.clone(),
+            stats: base.stats.clone(),
+            policy: base.policy.clone(),
+            state: base.state.clone(),
+            metadata: metadata.clone(),
+            free_blocks: free_blocks.clone(),
+            file_policies: file_policies.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+            block_writer: block_writer.clone(),
+            partial_blocks: partial_blocks.clone(),
+            range_parts: range_parts.clone(),
+        }
+    }
+}
+
+impl RangeChanges {
     /// Publishes the pieces of a change in one group, so that a crash leaves all of it or nothing. An error before the
     /// first piece leaves everything as it was. A later error cannot be undone: the volume becomes read-only, so that
     /// the part that was published is never committed.
@@ -145,17 +213,17 @@ impl Core {
         cuts: &Cuts,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        let (pieces, room) = planned.inspect_err(|_| self.forget_cuts(cuts))?;
+        let (pieces, room) = planned.inspect_err(|_| self.partial_blocks.forget_cuts(cuts))?;
         let (map, mut is_begun) = (pieces.map, false);
         let result = self.publish_each(pieces, room, with, &mut is_begun);
         if !is_begun {
-            self.forget_cuts(cuts);
+            self.partial_blocks.forget_cuts(cuts);
             return result;
         }
-        self.cuts_landed(map, cuts);
+        self.partial_blocks.cuts_landed(map, cuts);
         self.policy.accounts().forget(map);
         result.inspect_err(|error| self.health.fail(error))?;
-        self.write_out_if_much()
+        self.block_writer.write_out_if_much()
     }
 
     fn publish_each<G: OnPublish>(
@@ -185,7 +253,7 @@ impl Core {
         plan.reserved_claim = claimed as i64;
         // Only blocks that the range cuts are stored anew, and each of them was claimed.
         plan.claimed = claimed + plan.stores.len() as u64;
-        if let Some(refusal) = self.publish_plan(plan)? {
+        if let Some(refusal) = self.publisher.publish_plan(plan)? {
             return Err(self.why_not_taken(refusal.pbns[0]));
         }
         if let Some(room) = room {
@@ -214,19 +282,13 @@ impl Core {
         Ok(())
     }
 
-    /// Reads pages of the block table, and keeps them in memory until a checkpoint.
-    pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
-        let keep = |portion: &[u64]| self.metadata.with_pages(|| portion.to_vec(), |state| state.table.keep(portion));
-        pages.chunks(PORTION_PAGES).try_for_each(keep)
-    }
-
     /// Waits for log room for a change of a range, and keeps the change in one group while the result lives, with these
     /// pages of the block table in memory. The pages are loaded before anything is held that a commit needs, and kept
     /// as if they were changed: changed pages stay until a checkpoint. A checkpoint that ends meanwhile may drop them,
     /// and then they are loaded again.
     fn hold_group(&self, pages: &[u64], bytes: GroupBytes) -> Result<impl Sized + use<'_>> {
         loop {
-            self.keep_pages(pages)?;
+            self.metadata.keep_pages(pages)?;
             let room = self.change_room.claim_log_room_for_range(bytes);
             let gate = self.journal.gate();
             let is_whole = {

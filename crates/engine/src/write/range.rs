@@ -3,26 +3,25 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{ShardKey, shard_parts};
-use crate::format::page::page_of;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::read::checked::damaged;
 use crate::space::allocator::Run;
 use crate::state::extents::within_shard;
 use crate::state::maps::MapLocks;
-use crate::state::published::{Incref, Plan};
-use crate::state::table::damaged_entry;
+use crate::state::published::Plan;
+use crate::state::replacements::damaged;
 use crate::sync::RwLockWriteGuard;
+use crate::write::map_edit::MapEdit;
 use crate::write::partial_blocks::Cuts;
+use crate::write::pieces::RangeChanges;
 use crate::write::pieces::{Pieces, Planner};
-use crate::write::publish::{MapEdit, OnPublish};
+use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-impl Core {
+impl RangeChanges {
     /// See [`crate::Store::truncate`].
     pub fn truncate<G: OnPublish>(
         &self,
@@ -31,10 +30,10 @@ impl Core {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.health.usable()?;
-        self.read_ahead_of_change(map, &(size / BLOCK..u64::MAX));
+        self.range_parts.read_ahead_of_change(map, &(size / BLOCK..u64::MAX));
         let _map = self.maps.lock(map).write();
         self.metadata.attached(map)?;
-        let cuts = self.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
+        let cuts = self.partial_blocks.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
         let whole = size.div_ceil(BLOCK)..u64::MAX;
         let pieces = self.plan_cut(map, &(size / BLOCK..u64::MAX), &whole, &cuts);
         self.publish_pieces(pieces.map(|pieces| (pieces, None)), &cuts, with)
@@ -46,7 +45,7 @@ impl Core {
         let limit = self.journal.bounds().gated_shards_max as usize + 1;
         let mut shards = self.metadata.stored_shards(map, touched.start / SHARD_BLOCKS, limit)?;
         shards.retain(|shard| shard * SHARD_BLOCKS < touched.end);
-        let mut planner = Planner::new(self, map);
+        let mut planner = Planner::new(&self.range_parts, map);
         for &shard in &shards {
             let key = ShardKey { map, shard };
             planner.shard(|edit| {
@@ -60,7 +59,7 @@ impl Core {
 
     /// Plans that blocks become reserved: all of `whole`, and the holes of `touched`.
     fn plan_fill(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>, cuts: &Cuts) -> Result<Pieces> {
-        let mut planner = Planner::new(self, map);
+        let mut planner = Planner::new(&self.range_parts, map);
         for (key, start, end) in shard_parts(map, Lbn(touched.start), touched.end - touched.start) {
             planner.shard(|edit| {
                 let (first, stop) = within_shard(key.shard, whole);
@@ -88,22 +87,22 @@ impl Core {
         let end = at + len;
         let (first, last) = (at.div_ceil(BLOCK), end / BLOCK);
         let touched = at / BLOCK..end.div_ceil(BLOCK);
-        self.read_ahead_of_change(map, &touched);
+        self.range_parts.read_ahead_of_change(map, &touched);
         if reserve {
-            self.read_ahead_of_filling(map, &touched);
+            self.range_parts.read_ahead_of_filling(map, &touched);
         }
         let _map = self.maps.lock(map).write();
         self.metadata.attached(map)?;
         let cuts = match first > last {
-            true => self.cut_blocks(map, &[(at, end)])?,
-            false => self.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
+            true => self.partial_blocks.cut_blocks(map, &[(at, end)])?,
+            false => self.partial_blocks.cut_blocks(map, &[(at, first * BLOCK), (last * BLOCK, end)])?,
         };
         if !reserve {
             let pieces = self.plan_cut(map, &touched, &(first..last), &cuts);
             return self.publish_pieces(pieces.map(|pieces| (pieces, None)), &cuts, with);
         }
         let planned = self.plan_fill(map, &touched, &(first..last), &cuts).and_then(|pieces| {
-            let room = self.claim_for_zeros(map, &pieces, &(first..last))?;
+            let room = self.range_parts.claim_for_zeros(map, &pieces, &(first..last))?;
             Ok((pieces, Some(room)))
         });
         self.publish_pieces(planned, &cuts, with)
@@ -119,7 +118,7 @@ impl Core {
     ) -> Result<()> {
         self.health.usable()?;
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
-        self.read_ahead_of_filling(map, &touched);
+        self.range_parts.read_ahead_of_filling(map, &touched);
         let _map = self.maps.lock(map).write();
         self.metadata.attached(map)?;
         let pieces = self.plan_fill(map, &touched, &(0..0), &Cuts::default())?;
@@ -142,10 +141,10 @@ impl Core {
             return Err(Error::Invalid("the source and the target of a clone overlap".to_owned()));
         }
         for (map, first) in [source, target] {
-            self.read_ahead_of_change(map, &(first.0..first.0.saturating_add(blocks.0)));
+            self.range_parts.read_ahead_of_change(map, &(first.0..first.0.saturating_add(blocks.0)));
         }
         // The replacement of a bad block is not reused.
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let _locks = self.lock_two(source.0, target.0);
         self.metadata.attached(source.0)?;
         self.metadata.attached(target.0)?;
@@ -160,10 +159,10 @@ impl Core {
 
     /// Plans that blocks of one map become those of another, by shards of the target.
     fn plan_clone(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Pieces> {
-        let mut planner = Planner::new(self, target.0);
+        let mut planner = Planner::new(&self.range_parts, target.0);
         let mut from = source.1;
         for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
-            let wanted = self.targets_to_share(source.0, from, u64::from(end - start))?;
+            let wanted = self.range_parts.targets_to_share(source.0, from, u64::from(end - start))?;
             from = from.plus(u64::from(end - start));
             planner.shard(|edit| {
                 let mut first = start;
@@ -178,46 +177,12 @@ impl Core {
         planner.finish()
     }
 
-    /// The targets that a clone of a map's blocks refers to. A bad block's replacement is shared, and reserved space
-    /// becomes a hole.
-    pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
-        let mut wanted = Vec::new();
-        for (key, start, end) in shard_parts(map, from, blocks) {
-            let shard = self.metadata.shard(key)?;
-            wanted.extend(shard.slice(start, end).map(|extent| (extent.target, u64::from(extent.blocks))));
-        }
-        let mut wanted = self.around_bad(&wanted)?.unwrap_or(wanted);
-        for (target, _) in &mut wanted {
-            if *target == Target::Reserved {
-                *target = Target::Hole;
-            }
-        }
-        Ok(wanted)
-    }
-
     /// Why a block cannot take another reference from the change of a range.
     pub(super) fn why_not_taken(&self, pbn: Pbn) -> Error {
         match self.state.lock().bad.get(pbn) {
             Some(_) => damaged(pbn),
             None => Error::Invalid(format!("block {pbn} has the largest number of references")),
         }
-    }
-
-    /// References to live blocks of a map whose lock is held: their tags are read from the table.
-    pub(super) fn takes_of(&self, runs: &[Run]) -> Result<Vec<Incref>> {
-        let pbns = || runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
-        let pages = || {
-            let mut pages: Vec<u64> = pbns().map(page_of).collect();
-            pages.dedup();
-            pages
-        };
-        self.metadata.with_pages(pages, |state| {
-            let take = |pbn: Pbn| match state.table.is_damaged(pbn) {
-                true => Err(damaged_entry(pbn)),
-                false => Ok(Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag }),
-            };
-            pbns().map(take).collect()
-        })?
     }
 
     /// See [`crate::Store::detach`].
@@ -230,7 +195,7 @@ impl Core {
         let held = with(&mut plan.change);
         // After `with`, because the caller's locks keep other threads from setting a policy for the file.
         self.file_policies.first_policy(&mut plan.change, map, FilePolicy::default());
-        self.apply_certain(plan)?;
+        self.publisher.apply_certain(plan)?;
         held.published();
         Ok(())
     }

@@ -2,12 +2,21 @@
 //! shards, and by distinct pages of the block table.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::log::Journal;
+use crate::commit::log_room::GroupBounds;
 use crate::format::keys::{ShardKey, shard_parts};
-use crate::format::shard::SHARD_BLOCKS;
+use crate::format::page::page_of;
+use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::space::allocator::Run;
+use crate::space::claim::FreeBlocks;
 use crate::state::extents::{pages_in, pages_of, within_shard};
-use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Result};
+use crate::state::loading::Metadata;
+use crate::state::published::Incref;
+use crate::state::table::damaged_entry;
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
@@ -33,7 +42,33 @@ impl Splitter {
     }
 }
 
-impl Core {
+/// Splits changes of ranges, and claims room for them.
+pub struct RangeParts {
+    pub(super) journal: Arc<Journal>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) free_blocks: Arc<FreeBlocks>,
+}
+
+impl RangeParts {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, free_blocks: &Arc<FreeBlocks>) -> Self {
+        Self { journal: base.journal.clone(), metadata: metadata.clone(), free_blocks: free_blocks.clone() }
+    }
+}
+
+impl RangeParts {
+    /// The bounds of a change of a range.
+    pub fn bounds(&self) -> &GroupBounds {
+        self.journal.bounds()
+    }
+
+    /// The maps.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+}
+
+impl RangeParts {
     /// See [`crate::Store::parts`].
     pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         let bounds = *self.journal.bounds();
@@ -111,5 +146,41 @@ impl Core {
         if let Err(error) = shards.take(shards_max).try_for_each(|(key, _, _)| self.metadata.shard(key).map(drop)) {
             log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
         }
+    }
+}
+
+impl RangeParts {
+    /// The targets that a clone of a map's blocks refers to. A bad block's replacement is shared, and reserved space
+    /// becomes a hole.
+    pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
+        let mut wanted = Vec::new();
+        for (key, start, end) in shard_parts(map, from, blocks) {
+            let shard = self.metadata.shard(key)?;
+            wanted.extend(shard.slice(start, end).map(|extent| (extent.target, u64::from(extent.blocks))));
+        }
+        let mut wanted = self.metadata.around_bad(&wanted)?.unwrap_or(wanted);
+        for (target, _) in &mut wanted {
+            if *target == Target::Reserved {
+                *target = Target::Hole;
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// References to live blocks of a map whose lock is held: their tags are read from the table.
+    pub(super) fn takes_of(&self, runs: &[Run]) -> Result<Vec<Incref>> {
+        let pbns = || runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
+        let pages = || {
+            let mut pages: Vec<u64> = pbns().map(page_of).collect();
+            pages.dedup();
+            pages
+        };
+        self.metadata.with_pages(pages, |state| {
+            let take = |pbn: Pbn| match state.table.is_damaged(pbn) {
+                true => Err(damaged_entry(pbn)),
+                false => Ok(Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag }),
+            };
+            pbns().map(take).collect()
+        })?
     }
 }

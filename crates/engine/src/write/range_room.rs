@@ -3,15 +3,15 @@
 
 use std::ops::Range;
 
-use crate::core::Core;
 use crate::format::shard::Target;
 use crate::space::claim::RoomClaim;
 use crate::write::pieces::Pieces;
+use crate::write::range_parts::RangeParts;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-impl Core {
+impl RangeParts {
     /// See [`crate::Store::check_room`]. The answer is advice, so it takes no lock: a range may have a million shards.
     pub fn check_room(&self, map: MapId, bytes: &Range<u64>) -> Result<()> {
         let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);

@@ -10,24 +10,42 @@ const BOTTOM: [&str; 7] = ["sync", "error", "device", "settings", "types", "form
 
 /// The rooms between, and those that each may import besides the bottom.
 const BETWEEN: [(&str, &[&str]); 14] = [
-    ("stats", &["core"]),
+    ("stats", &[]),
     ("signals", &["stats"]),
     ("backlog", &[]),
     ("state", &["base", "damage", "signals", "space", "stats"]),
-    ("space", &["base", "core", "signals", "state", "stats", "volume", "write"]),
-    ("commit", &["base", "core", "signals", "space", "state", "stats"]),
-    ("read", &["core", "damage", "policy", "space", "state", "stats"]),
-    ("write", &["core", "policy", "read", "space", "state", "stats", "worker"]),
-    ("policy", &["backlog", "base", "core", "signals", "state", "stats"]),
+    ("space", &["base", "signals", "state", "stats", "volume", "write"]),
+    ("commit", &["base", "read", "signals", "space", "state", "stats"]),
+    ("read", &["base", "damage", "policy", "space", "state", "stats", "write"]),
+    (
+        "write",
+        &[
+            "backlog", "base", "commit", "damage", "hints", "policy", "read", "signals", "space", "state", "stats",
+            "worker",
+        ],
+    ),
+    ("policy", &["backlog", "base", "signals", "state", "stats"]),
     ("hints", &["base", "commit", "signals", "state", "stats"]),
-    ("damage", &["base", "core", "read", "signals", "space", "state", "worker"]),
-    ("worker", &["backlog", "base", "core", "policy", "read", "state", "stats", "write"]),
-    ("layout", &["core", "read", "space", "state", "worker", "write"]),
-    ("background", &["core", "signals"]),
+    ("damage", &["base", "commit", "hints", "layout", "read", "signals", "space", "state", "stats", "worker", "write"]),
+    (
+        "worker",
+        &[
+            "backlog", "base", "commit", "damage", "hints", "policy", "read", "signals", "space", "state", "stats",
+            "write",
+        ],
+    ),
+    (
+        "layout",
+        &[
+            "backlog", "base", "commit", "damage", "hints", "policy", "read", "signals", "space", "state", "stats",
+            "worker", "write",
+        ],
+    ),
+    ("background", &["signals", "volume"]),
 ];
 
 /// The top: rooms that hold all others together, and may import any but those that only check.
-const TOP: [&str; 4] = ["base", "core", "store", "volume"];
+const TOP: [&str; 3] = ["base", "store", "volume"];
 
 /// What checks a volume from outside. Nothing else imports it.
 const OUTSIDE: &str = "fsck";

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use super::CheckReport;
 use super::fault::Fault;
-use crate::core::Core;
 use crate::device::buffer::AlignedBuf;
+use crate::fsck::check::Checker;
 use crate::{BLOCK_BYTES, Blocks, Pbn, Result, Tag};
 
 /// Blocks gathered before they are read: 256 MiB, so that threads waiting at the end cost little.
@@ -44,7 +44,7 @@ impl Contents {
     }
 }
 
-impl Core {
+impl Checker {
     /// Reads the gathered blocks, reports those with wrong content, and empties the list.
     pub fn verify(&self, contents: &mut Contents, report: &mut CheckReport) -> Result<()> {
         let blocks = std::mem::take(&mut contents.blocks);

@@ -4,8 +4,8 @@ use super::blocks::Contents;
 use super::fault::Fault;
 use super::references::Counts;
 use super::{Audit, Phase};
-use crate::core::Core;
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
+use crate::fsck::check::Checker;
 use crate::{BadBlock, Blocks, Pbn, Result};
 
 /// Pages read in one request, and the window of blocks whose references are counted at a time.
@@ -18,8 +18,8 @@ type OpenFault = Option<(Pbn, u64, u32, u32)>;
 impl Audit<'_> {
     /// (2), (4), (5), and (6) for pages.
     pub fn table(&mut self, mut counts: Counts) -> Result<()> {
-        let end = self.core.state.lock().totals.data.0;
-        let mut unwritten = self.core.state.lock().table.unwritten();
+        let end = self.checker.state.lock().totals.data.0;
+        let mut unwritten = self.checker.state.lock().table.unwritten();
         unwritten.sort_unstable();
         let mut contents = Contents::default();
         let mut first = 0;
@@ -33,13 +33,13 @@ impl Audit<'_> {
             first = window.end.max(untouched);
             assert!(window.end <= first && first <= end, "{first} follows {window:?}, the data area ends at {end}");
         }
-        self.core.verify(&mut contents, &mut self.report)?;
+        self.checker.verify(&mut contents, &mut self.report)?;
         Ok(())
     }
 
     /// The first block from `first` on that may be live or have a reference.
     fn next_of_interest(&self, first: u64, unwritten: &[u64], counts: &mut Counts) -> Result<u64> {
-        let stored = self.core.stored.next_written_page(first / PAGE_ENTRIES)?;
+        let stored = self.checker.stored.next_written_page(first / PAGE_ENTRIES)?;
         let stored = stored.map(|page| page * PAGE_ENTRIES);
         let in_memory = unwritten.get(unwritten.partition_point(|page| *page < first / PAGE_ENTRIES));
         let in_memory = in_memory.map(|page| page * PAGE_ENTRIES);
@@ -50,9 +50,9 @@ impl Audit<'_> {
     fn window(&mut self, window: std::ops::Range<u64>, counts: &mut Counts, contents: &mut Contents) -> Result<()> {
         let mut counted = vec![0; (window.end - window.start) as usize];
         counts.fill(window.start, &mut counted)?;
-        let used = self.core.state.lock().totals.used;
+        let used = self.checker.state.lock().totals.used;
         let number = window.start / PAGE_ENTRIES;
-        let pages = self.core.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
+        let pages = self.checker.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
         let mut open = None;
         for (number, (page, counted)) in (number..).zip(pages.iter().zip(counted.chunks(PAGE_ENTRIES as usize))) {
             self.page_itself(number, page);
@@ -77,7 +77,7 @@ impl Audit<'_> {
             self.has_damaged_pages = true;
             self.report.note(Fault::Page { number, sectors: page.damaged_sectors() });
         }
-        let (newest, durable) = (page.newest_sequence(), self.core.state.lock().durable_sequence);
+        let (newest, durable) = (page.newest_sequence(), self.checker.state.lock().durable_sequence);
         if newest > durable {
             self.report.note(Fault::PageAge { number, found: newest, newest: durable });
         }
@@ -101,23 +101,23 @@ impl Audit<'_> {
 
     fn live(&mut self, pbn: Pbn, entry: &Entry, contents: &mut Contents) -> Result<()> {
         self.report.live += Blocks(1);
-        if self.core.space.is_known_free(pbn) {
+        if self.checker.space.is_known_free(pbn) {
             self.report.note(Fault::Free { pbn });
         }
-        if entry.is_bad() && self.core.state.lock().bad.get(pbn).is_none() {
+        if entry.is_bad() && self.checker.state.lock().bad.get(pbn).is_none() {
             // Its record is damaged, so no replacement is known.
             let references = entry.count.saturating_sub(1);
             self.report.bad.push(BadBlock { pbn, replacement: None, references });
         }
         if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
-            self.core.verify(contents, &mut self.report)?;
+            self.checker.verify(contents, &mut self.report)?;
             assert!(contents.add(pbn, entry.tag), "nothing is gathered, and block {pbn} has no room");
         }
         Ok(())
     }
 }
 
-impl Core {
+impl Checker {
     /// Pages as they are now, in memory or on disk. Damaged ones as far as they are intact.
     fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
         let next = self.stored.next_written_page(first);

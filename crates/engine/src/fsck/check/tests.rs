@@ -3,15 +3,17 @@
 //!
 //! Not covered here: names (`oncefs_fs`), real devices and the command (`tests/system/tests/fsck.rs`).
 
-use crate::core::Core;
 use crate::device::Device;
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::format::shard::{Extent, Target};
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::fix::Fixed;
+use crate::fsck::parts::checker;
+use crate::fsck::parts::fixer;
 use crate::kv::Kv;
 use crate::tests::fixture::{Devices, Random, one_level};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn};
 
 const DATA: Blocks = Blocks(9_000);
@@ -33,33 +35,33 @@ fn volume() -> (Devices, Vec<Vec<u8>>) {
         core.write(MapId(n), 0, &content, |_, _| ()).unwrap();
         files.push(content);
     }
-    core.reserve(MapId(1), 400 * BLOCK_BYTES as u64, 7 * BLOCK_BYTES as u64, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.range_changes.reserve(MapId(1), 400 * BLOCK_BYTES as u64, 7 * BLOCK_BYTES as u64, |_, _| ()).unwrap();
+    core.commits.checkpoint().unwrap();
     (devices, files)
 }
 
-fn repair(core: &Core, limit: Remedy) -> Fixed {
-    core.repair(limit, &mut |_, _, _| ()).unwrap()
+fn repair(core: &Volume, limit: Remedy) -> Fixed {
+    fixer(core).repair(limit, &mut |_, _, _| ()).unwrap()
 }
 
-fn assert_clean(core: &Core) {
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(core: &Volume) {
+    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
 /// Whether a fault of one audit is among those of another.
-fn found(core: &Core, read_data: bool, is_it: impl Fn(&Fault) -> bool) -> bool {
-    core.check(read_data, &mut |_, _| ()).unwrap().faults.iter().any(is_it)
+fn found(core: &Volume, read_data: bool, is_it: impl Fn(&Fault) -> bool) -> bool {
+    checker(core).check(read_data, &mut |_, _| ()).unwrap().faults.iter().any(is_it)
 }
 
-fn assert_content(core: &Core, files: &[Vec<u8>], except: &[u64]) {
+fn assert_content(core: &Volume, files: &[Vec<u8>], except: &[u64]) {
     for (n, content) in (1..).zip(files).filter(|(n, _)| !except.contains(n)) {
-        assert!(core.read(MapId(n), 0, content.len()).unwrap().iter().eq(content), "file {n} has other bytes");
+        assert!(core.reader.read(MapId(n), 0, content.len()).unwrap().iter().eq(content), "file {n} has other bytes");
     }
 }
 
 /// The pbn of a block of a file.
-fn pbn_of(core: &Core, map: u64, lbn: u64) -> Pbn {
+fn pbn_of(core: &Volume, map: u64, lbn: u64) -> Pbn {
     let shard = core.metadata.shard(ShardKey { map: MapId(map), shard: lbn / 256 }).unwrap();
     let extent = shard.slice((lbn % 256) as u16, (lbn % 256) as u16 + 1).next().unwrap();
     let Target::Data(pbn) = extent.target else { panic!("block {lbn} of map {map} is {extent:?}") };
@@ -67,7 +69,7 @@ fn pbn_of(core: &Core, map: u64, lbn: u64) -> Pbn {
 }
 
 /// Changes an entry directly, as a fault of oncefs would.
-fn set_count(core: &Core, pbn: Pbn, count: u32) {
+fn set_count(core: &Volume, pbn: Pbn, count: u32) {
     core.metadata
         .with_pages(|| vec![page_of(pbn)], |state| state.table.edit(page_of(pbn)).set_count(pbn, count))
         .unwrap();
@@ -82,15 +84,15 @@ fn flip(device: &dyn Device, at: u64) {
     device.flush().unwrap();
 }
 
-fn set_extent(core: &Core, map: u64, extent: Extent) {
+fn set_extent(core: &Volume, map: u64, extent: Extent) {
     let key = ShardKey { map: MapId(map), shard: 0 };
     let mut shard = (*core.metadata.shard(key).unwrap()).clone();
     shard.set(extent);
-    core.state.lock().shards.set(key, shard.into());
+    core.base.state.lock().shards.set(key, shard.into());
 }
 
 /// A repair fixes it, a second audit is clean, also after reopening, and all files but some are as they were.
-fn assert_fixed(devices: &Devices, core: Core, files: &[Vec<u8>], except: &[u64]) {
+fn assert_fixed(devices: &Devices, core: Volume, files: &[Vec<u8>], except: &[u64]) {
     let repaired = repair(&core, Remedy::Asked);
     assert!(repaired.fixed_count > 0 && repaired.left.is_clean(), "{repaired:#?}");
     assert_clean(&core);
@@ -110,7 +112,7 @@ fn a_part_of_a_map_outside_the_data_area_becomes_a_hole() {
         let left = repair(&core, Remedy::Safe).left;
         assert!(left.faults.iter().any(|f| matches!(f, Fault::Outside { .. })), "not without asking");
         assert_fixed(&devices, core, &files, &[2]);
-        let read = devices.open().read(MapId(2), 0, 9 * BLOCK_BYTES).unwrap().to_vec();
+        let read = devices.open().reader.read(MapId(2), 0, 9 * BLOCK_BYTES).unwrap().to_vec();
         assert_eq!(read, files[1][..9 * BLOCK_BYTES], "blocks before it stay");
     }
 }
@@ -161,7 +163,7 @@ fn sums_are_set_from_what_is_there() {
     for sum in [Sum::Used, Sum::Mapped, Sum::Reserved] {
         let (devices, files) = volume();
         let core = devices.open();
-        core.set_sum(sum, Blocks(3));
+        fixer(&core).set_sum(sum, Blocks(3));
         assert!(found(&core, false, |f| matches!(f, Fault::Sum { sum: s, stored: 3, .. } if *s == sum)));
         assert_fixed(&devices, core, &files, &[]);
     }
@@ -175,7 +177,7 @@ fn more_promises_than_space_are_named() {
         let key = ShardKey { map: MapId(8), shard: n };
         let mut shard = (*core.metadata.shard(key).unwrap()).clone();
         shard.set(Extent { first: 0, blocks: 256, target: Target::Reserved });
-        core.state.lock().shards.set(key, shard.into());
+        core.base.state.lock().shards.set(key, shard.into());
     }
     assert!(found(&core, false, |f| matches!(f, Fault::Promised { .. })));
 }
@@ -186,8 +188,8 @@ fn a_live_block_that_the_allocator_calls_free_is_named() {
     let core = devices.open();
     let pbn = pbn_of(&core, 1, 5);
     let mut load = |region| core.free_blocks.load_region(region);
-    core.space.allocate(1, &mut load).unwrap();
-    core.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]);
+    core.base.space.allocate(1, &mut load).unwrap();
+    core.base.space.give_back(&[crate::space::allocator::Run { pbn, blocks: 1 }]);
     assert!(found(&core, false, |f| *f == Fault::Free { pbn }));
 }
 
@@ -202,7 +204,7 @@ fn content_that_rots_is_named_and_kept() {
     let repaired = repair(&core, Remedy::Asked);
     assert_eq!(repaired.fixed_count, 0);
     assert!(found(&core, true, |f| matches!(f, Fault::Rot { .. })), "it is still named");
-    let places = core.places_of(&[pbn], 99).unwrap();
+    let places = fixer(&core).places_of(&[pbn], 99).unwrap();
     let expected: Vec<_> = (1..=FILES).map(|n| (pbn, MapId(n), Lbn(303))).chain([(pbn, MapId(1), Lbn(3))]).collect();
     assert!(places.len() == 6 && expected.iter().all(|place| places.contains(place)), "{places:?}");
     assert_content(&core, &files, &[1, 2, 3, 4, 5]);
@@ -226,7 +228,7 @@ fn a_damaged_sector_with_changes_in_the_log_is_rebuilt_too() {
     let core = devices.open();
     let pbn = pbn_of(&core, 1, 0);
     core.write(MapId(2), 0, &files[0][..BLOCK_BYTES], |_, _| ()).unwrap();
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     drop(core);
     let block = files[0][..BLOCK_BYTES].to_vec();
     files[1][..BLOCK_BYTES].copy_from_slice(&block);
@@ -261,7 +263,7 @@ fn a_damaged_part_of_a_map_is_kept_and_with_it_the_blocks_that_it_may_hold() {
     assert_eq!((repaired.fixed_count, core.free_blocks.totals().used), (0, used), "{:#?}", repaired.left.problems);
     assert_eq!(devices.kv.get(&key).unwrap().unwrap(), value);
     assert_content(&core, &files, &[3]);
-    assert!(core.read(MapId(3), 0, BLOCK_BYTES).is_err(), "and never reads as something else");
+    assert!(core.reader.read(MapId(3), 0, BLOCK_BYTES).is_err(), "and never reads as something else");
 }
 
 #[test]
@@ -298,9 +300,9 @@ fn damage(devices: &Devices, random: &mut Random) -> Vec<u64> {
                 set_extent(&core, map, Extent { first: lbn as u16, blocks: 5, target });
                 touched.push(map);
             }
-            2 => core.set_sum(Sum::Used, Blocks(random.below(DATA.0))),
+            2 => fixer(&core).set_sum(Sum::Used, Blocks(random.below(DATA.0))),
             3 => {
-                core.state.lock().records.put(vec![12, random.below(9) as u8], Some(vec![0]));
+                core.base.state.lock().records.put(vec![12, random.below(9) as u8], Some(vec![0]));
             }
             4 => set_count(&core, pbn_of(&core, 1 + random.below(FILES), 299), random.below(9) as u32),
             _ => {
@@ -308,8 +310,8 @@ fn damage(devices: &Devices, random: &mut Random) -> Vec<u64> {
             }
         }
     }
-    core.state.lock().group.touch(std::time::Instant::now());
-    core.checkpoint().unwrap();
+    core.base.state.lock().group.touch(std::time::Instant::now());
+    core.commits.checkpoint().unwrap();
     drop(core);
     for _ in 0..random.below(4) {
         flip(&*devices.table, random.below(18) * PAGE_BYTES as u64 + random.below(PAGE_BYTES as u64));
@@ -328,7 +330,7 @@ fn many_faults_at_once_are_mended_also_when_the_power_fails_in_between() {
         if seed % 2 == 1 {
             let core = devices.open();
             devices.log.fail_flush_after(random.below(6));
-            let cut = core.repair(Remedy::Asked, &mut |_, _, _| ());
+            let cut = fixer(&core).repair(Remedy::Asked, &mut |_, _, _| ());
             println!("the repair that was cut: {:?}", cut.map(|repaired| repaired.fixed_count));
             drop(core);
             devices = devices.after_power_cut(&mut random);
@@ -350,7 +352,7 @@ fn a_clean_volume_is_not_changed() {
     let core = devices.open();
     let repaired = repair(&core, Remedy::Asked);
     assert_eq!((repaired.fixed_count, repaired.left.problems_count), (0, 0));
-    assert_eq!(core.state.lock().durable_sequence, core.journal.opened_at());
+    assert_eq!(core.base.state.lock().durable_sequence, core.base.journal.opened_at());
     assert_content(&core, &files, &[]);
 }
 
@@ -362,9 +364,9 @@ fn how_long_a_small_volume_takes() {
         let core = devices.open();
         let content: Vec<u8> = (0..40 * BLOCK_BYTES as u64 / 8).flat_map(|n| (n * 77 + 5).to_le_bytes()).collect();
         core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
         let began = std::time::Instant::now();
-        (0..1_000).for_each(|_| assert!(core.check(true, &mut |_, _| ()).unwrap().is_clean()));
+        (0..1_000).for_each(|_| assert!(checker(&core).check(true, &mut |_, _| ()).unwrap().is_clean()));
         println!("{blocks} blocks, 40 of them live: {:?} for a check", began.elapsed() / 1_000);
     }
 }

@@ -2,21 +2,41 @@
 //! are published under the file's lock: the places get the new blocks, and the old ones are released. A block moves
 //! only if its place in the map is unchanged.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use oncefs_dedup::{BatchSize, FileRun};
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::damage::reports::DamageReports;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
 use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
+use crate::policy::effective::FilePolicies;
+use crate::policy::policies::PolicyFacts;
+use crate::read::device::DataReader;
 use crate::read::parts::{Part, copy_repeated, cut_spans, take_repeated};
+use crate::signals::foreground::Foreground;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
 use crate::space::allocator::{Run, blocks_in};
+use crate::space::claim::FreeBlocks;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::space::write_out::BlockWriter;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
 use crate::state::published::{Plan, StoredBlock};
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::worker::out_of_line::Worker;
 use crate::worker::remap::place_of;
-use crate::write::publish::MapEdit;
+use crate::write::hash::Hasher;
+use crate::write::map_edit::MapEdit;
+use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 /// Most requests made at once: programs' requests wait until these are done.
@@ -60,7 +80,68 @@ pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[File
     stretch.split_at(runs)
 }
 
-impl Core {
+/// Rewrites the short runs of files.
+pub struct Defragmenter {
+    pub(super) health: Arc<Health>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) worker: Arc<Worker>,
+    pub(super) maps: Arc<MapLocks>,
+    pub(super) data: Arc<DataArea>,
+    pub(super) foreground: Arc<Foreground>,
+    pub(super) pins: Arc<Pins>,
+    pub(super) staging: Arc<Staging>,
+    pub(super) hasher: Arc<Hasher>,
+    pub(super) policy: Arc<PolicyFacts>,
+    pub(super) stats: Arc<Statistics>,
+    pub(super) metadata: Arc<Metadata>,
+    pub(super) file_policies: Arc<FilePolicies>,
+    pub(super) free_blocks: Arc<FreeBlocks>,
+    pub(super) block_writer: Arc<BlockWriter>,
+    pub(super) data_reader: Arc<DataReader>,
+    pub(super) damage_reports: Arc<DamageReports>,
+    pub(super) change_room: Arc<ChangeRoom>,
+    pub(super) publisher: Arc<Publisher>,
+}
+
+impl Defragmenter {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        file_policies: &Arc<FilePolicies>,
+        free_blocks: &Arc<FreeBlocks>,
+        block_writer: &Arc<BlockWriter>,
+        data_reader: &Arc<DataReader>,
+        damage_reports: &Arc<DamageReports>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            health: base.health.clone(),
+            signals: base.signals.clone(),
+            worker: base.worker.clone(),
+            maps: base.maps.clone(),
+            data: base.data.clone(),
+            foreground: base.foreground.clone(),
+            pins: base.pins.clone(),
+            staging: base.staging.clone(),
+            hasher: base.hasher.clone(),
+            policy: base.policy.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            file_policies: file_policies.clone(),
+            free_blocks: free_blocks.clone(),
+            block_writer: block_writer.clone(),
+            data_reader: data_reader.clone(),
+            damage_reports: damage_reports.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+        }
+    }
+}
+
+impl Defragmenter {
     /// Defragments a portion, adds the result to the outcome, and learns how long it took. False: the portion is
     /// unchanged, because a program made a request before it was read.
     pub fn defrag_portion(
@@ -74,7 +155,7 @@ impl Core {
         self.change_room.wait_for_background_room();
         let began = self.foreground.now();
         // From here on no visited block is reused, so each holds the content that the table names.
-        let pin = self.space.pin();
+        let pin = self.pins.pin();
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
         let mut bytes = self.data.take_buffer(blocks * BLOCK_BYTES);
@@ -181,12 +262,14 @@ impl Core {
 
     /// Reads the blocks of failed requests one by one.
     fn read_or_clear(&self, spans: &mut [&mut [Part<'_>]]) {
-        let results =
-            self.read_as_they_are(spans).expect("the table has entries of these blocks, so the data area has them");
+        let results = self
+            .data_reader
+            .read_as_they_are(spans)
+            .expect("the table has entries of these blocks, so the data area has them");
         let failed = spans.iter_mut().zip(results).filter(|(_, result)| result.is_err());
         for part in failed.flat_map(|(span, _)| span.iter_mut()) {
             for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES)) {
-                if self.read_device(pbn, block).is_err() {
+                if self.data_reader.read_device(pbn, block).is_err() {
                     block.fill(0);
                 }
             }
@@ -216,7 +299,7 @@ impl Core {
         };
         assert_eq!(run.blocks, blocks, "{run:?} for a group of {} runs", group.len());
         let mut contents = group.iter().flat_map(|run| (run.at..run.at + run.blocks.len()).map(|n| block_at(bytes, n)));
-        self.write_run(run, &mut contents).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
+        self.block_writer.write_run(run, &mut contents).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
         self.publish_group(map, group, run, outcome).inspect_err(|_| self.free_blocks.give_back(&[run]))
     }
 
@@ -226,7 +309,7 @@ impl Core {
         let _map = self.maps.lock(map).write();
         let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(run.blocks));
         self.metadata.attached(map)?;
-        let mut edit = MapEdit::new(self, map);
+        let mut edit = MapEdit::new(&self.metadata, map);
         let mut changed = 0;
         let moved = unchanged(&mut edit, map, group, &mut changed)?;
         let run_of = |moving: &Moving| {
@@ -236,7 +319,7 @@ impl Core {
         let taken: Vec<Run> = moved.iter().map(run_of).collect();
         if !moved.is_empty() {
             let plan = plan_of(edit, map, &moved, &taken)?;
-            self.apply_certain(Plan { claimed: blocks_in(&taken), ..plan })?;
+            self.publisher.apply_certain(Plan { claimed: blocks_in(&taken), ..plan })?;
             self.policy.accounts().forget(map);
         }
         self.free_blocks.give_back(&without(run, &taken));

@@ -11,31 +11,32 @@ use crate::layout::fragmentation::{FileLayout, LayoutCursor, RunClass};
 use crate::layout::referrers::{MapCursor, Referrer};
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, Random, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-fn volume(inline: Inline) -> (Devices, Core) {
+fn volume(inline: Inline) -> (Devices, Volume) {
     let devices = Devices::new(Blocks(60_000), Settings { inline, ..two_levels() });
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
-fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
     core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
 }
 
-fn revisit_all(core: &Core) {
-    while core.revisit(1_000).unwrap().is_some() {}
+fn revisit_all(core: &Volume) {
+    while core.revisits.revisit(1_000).unwrap().is_some() {}
 }
 
 /// All of a file, portion by portion.
-fn explained(core: &Core, map: u64, run_blocks_min: u32) -> Vec<ExplainedRun> {
+fn explained(core: &Volume, map: u64, run_blocks_min: u32) -> Vec<ExplainedRun> {
     let mut runs = Vec::new();
     let mut from = Some(0);
     while let Some(lbn) = from {
-        let (portion, next) = core.explain_with(MapId(map), Lbn(lbn), run_blocks_min).unwrap();
+        let (portion, next) = core.explainer.explain_with(MapId(map), Lbn(lbn), run_blocks_min).unwrap();
         portion.into_iter().for_each(|run| push_run(&mut runs, run));
         from = next;
     }
@@ -63,8 +64,8 @@ fn told(runs: &[ExplainedRun]) -> Vec<String> {
     runs.iter().map(|run| format!("{}+{} {}", run.lbn, run.blocks, what(&run.what))).collect()
 }
 
-fn pbn(core: &Core, map: u64, lbn: u64) -> u64 {
-    let (runs, _) = core.explain_with(MapId(map), Lbn(lbn), 1).unwrap();
+fn pbn(core: &Volume, map: u64, lbn: u64) -> u64 {
+    let (runs, _) = core.explainer.explain_with(MapId(map), Lbn(lbn), 1).unwrap();
     runs[0].what.pbn().unwrap()
 }
 
@@ -75,7 +76,7 @@ fn shared_and_own_blocks_holes_and_reserved_space_are_told_apart() {
     write(&core, 1, 0, &a);
     write(&core, 2, 0, &[&own[..12 * BLOCK_BYTES], &a[20 * BLOCK_BYTES..36 * BLOCK_BYTES]].concat());
     write(&core, 2, 40, &own[12 * BLOCK_BYTES..]);
-    core.reserve(MapId(2), 80 * BLOCK, 5 * BLOCK, |_, _| ()).unwrap();
+    core.range_changes.reserve(MapId(2), 80 * BLOCK, 5 * BLOCK, |_, _| ()).unwrap();
     let expected = ["0+12 own, no equal, waits", "12+16 shared by 2", "28+12 hole", "40+28 own, no equal, waits"];
     let behind = ["68+12 hole", "80+5 reserved"];
     assert_eq!(told(&explained(&core, 2, 1)), [&expected[..], &behind].concat());
@@ -126,7 +127,7 @@ fn a_run_of_which_a_hint_names_one_block_is_found_whole() {
     write(&core, 1, 0, &a);
     let middle = &a[20 * BLOCK_BYTES..40 * BLOCK_BYTES];
     write(&core, 2, 0, &[&own[..BLOCK_BYTES], middle, &own[BLOCK_BYTES..]].concat());
-    core.hints.clear_memory();
+    core.base.hints.clear_memory();
     let none = ["0+22 own, no equal, waits"];
     assert_eq!(told(&explained(&core, 2, 8)), none);
     let named = Pbn(pbn(&core, 1, 30));
@@ -143,7 +144,7 @@ fn a_file_that_repeats_itself_shares_with_itself() {
     write(&core, 1, 0, &data.repeat(3));
     revisit_all(&core);
     assert_eq!(told(&explained(&core, 1, 1)), ["0+30 shared by 3", "30+30 shared by 3", "60+30 shared by 3"]);
-    let found = core.referrers(&[(pbn(&core, 1, 4), 2)], MapCursor { map: 0, shard: 0 }).unwrap();
+    let found = core.referrer_search.referrers(&[(pbn(&core, 1, 4), 2)], MapCursor { map: 0, shard: 0 }).unwrap();
     let lbns: Vec<u64> = found.places.iter().map(|place| place.lbn).collect();
     assert_eq!((lbns, found.next), (vec![4, 34, 64], None));
 }
@@ -151,20 +152,20 @@ fn a_file_that_repeats_itself_shares_with_itself() {
 #[test]
 fn a_bad_block_is_told_and_references_of_records_are_not_sharing() {
     let (devices, core) = volume(Inline::Off);
-    core.tune(&[("verify".to_owned(), "read".to_owned())]).unwrap();
+    core.work_loop.tune(&[("verify".to_owned(), "read".to_owned())]).unwrap();
     let data = unique(10, 1);
     write(&core, 1, 0, &data);
-    core.commit().unwrap();
-    core.checkpoint().unwrap();
+    core.commits.commit().unwrap();
+    core.commits.checkpoint().unwrap();
     let hit = pbn(&core, 1, 4);
     devices.data.write_at(&unique(1, 9)[..512], hit * BLOCK).unwrap();
-    assert!(core.read(MapId(1), 4 * BLOCK, BLOCK_BYTES).is_err());
-    core.repair_noticed().unwrap();
+    assert!(core.reader.read(MapId(1), 4 * BLOCK, BLOCK_BYTES).is_err());
+    core.repairs.repair_noticed().unwrap();
     let lost = told(&explained(&core, 1, 1));
     assert_eq!(lost, ["0+4 own, no equal, waits", "4+1 bad, lost", "5+5 own, no equal, waits"]);
     // The same content elsewhere is its replacement: a record refers to it, but no second file does.
     write(&core, 2, 0, &data[4 * BLOCK_BYTES..5 * BLOCK_BYTES]);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert_eq!(told(&explained(&core, 1, 1))[1], "4+1 bad, at its home");
     assert_eq!(told(&explained(&core, 2, 1)), ["0+1 own, no equal, waits"]);
 }
@@ -175,7 +176,7 @@ fn a_file_of_many_portions_is_told_as_one_and_a_sparse_one_without_walking_its_h
     let blocks = (PORTION_SHARDS as u64 + 8) * SHARD_BLOCKS;
     for (n, part) in unique(blocks as usize, 1).chunks(256 * BLOCK_BYTES).enumerate() {
         write(&core, 1, n as u64 * 256, part);
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     }
     let covered: u64 = explained(&core, 1, 300).iter().map(|run| run.blocks).sum();
     assert_eq!(covered, blocks);
@@ -222,18 +223,25 @@ fn looking_leaves_no_trace() {
         write(&core, 1, n as u64 * 50, part);
         core.hint_levels.merge_waiting_hints();
     }
-    core.commit().unwrap();
-    let traces = |core: &Core| {
-        let mut counters = core.stats.counters.snapshot();
+    core.commits.commit().unwrap();
+    let traces = |core: &Volume| {
+        let mut counters = core.base.stats.counters.snapshot();
         // Queries of the disk level are counted, like all its reads.
         counters.remove("disk_level_bytes_read");
-        let (hints, skipped) = (core.hints.len(), core.backlog.waiting().blocks);
-        (counters, hints, skipped, core.hints.waiting(), core.free_blocks.totals(), core.hints.disk_level_size())
+        let (hints, skipped) = (core.base.hints.len(), core.base.backlog.waiting().blocks);
+        (
+            counters,
+            hints,
+            skipped,
+            core.base.hints.waiting(),
+            core.free_blocks.totals(),
+            core.base.hints.disk_level_size(),
+        )
     };
     let before = traces(&core);
     explained(&core, 1, 8);
-    core.layout(LayoutCursor::default()).unwrap();
-    core.referrers(&[(1, 100)], MapCursor { map: 0, shard: 0 }).unwrap();
+    core.referrer_search.layout(LayoutCursor::default()).unwrap();
+    core.referrer_search.referrers(&[(1, 100)], MapCursor { map: 0, shard: 0 }).unwrap();
     assert_eq!(traces(&core), before);
     assert!(before.2 > 0 && before.5.1 > 0, "there was something to disturb");
 }
@@ -242,8 +250,8 @@ fn looking_leaves_no_trace() {
 fn a_deleted_file_is_refused() {
     let (_devices, core) = volume(Inline::Off);
     write(&core, 1, 0, &unique(5, 1));
-    core.detach(MapId(1), |_| ()).unwrap();
-    assert!(matches!(core.explain(MapId(1), Lbn(0)), Err(Error::MapDetached)));
+    core.range_changes.detach(MapId(1), |_| ()).unwrap();
+    assert!(matches!(core.explainer.explain(MapId(1), Lbn(0)), Err(Error::MapDetached)));
 }
 
 /// Maps of the random test.
@@ -252,7 +260,7 @@ const MAPS: u64 = 5;
 const REACH: u64 = 700;
 
 /// The target of each place of each map, block by block.
-fn naive(core: &Core) -> BTreeMap<(u64, u64), u64> {
+fn naive(core: &Volume) -> BTreeMap<(u64, u64), u64> {
     let mut places = BTreeMap::new();
     for map in 1..=MAPS {
         for lbn in 0..REACH + 64 {
@@ -266,7 +274,7 @@ fn naive(core: &Core) -> BTreeMap<(u64, u64), u64> {
     places
 }
 
-fn assert_agrees(core: &Core, case: u64) {
+fn assert_agrees(core: &Volume, case: u64) {
     let places = naive(core);
     let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
     places.values().for_each(|pbn| *counts.entry(*pbn).or_default() += 1);
@@ -294,9 +302,9 @@ fn assert_agrees(core: &Core, case: u64) {
     assert_layout_agrees(core, &places, &counts, case);
 }
 
-fn assert_referrers_agree(core: &Core, places: &BTreeMap<(u64, u64), u64>, case: u64) {
+fn assert_referrers_agree(core: &Volume, places: &BTreeMap<(u64, u64), u64>, case: u64) {
     let asked = [(case % 40, 20), (100 + case % 7, 1), (200, 300)];
-    let found = core.referrers(&asked, MapCursor { map: 0, shard: 0 }).unwrap();
+    let found = core.referrer_search.referrers(&asked, MapCursor { map: 0, shard: 0 }).unwrap();
     let each = |place: &Referrer| {
         let Referrer { map, lbn, pbn, blocks } = *place;
         (0..blocks).map(move |n| ((map, lbn + n), pbn + n)).collect::<Vec<_>>()
@@ -307,7 +315,7 @@ fn assert_referrers_agree(core: &Core, places: &BTreeMap<(u64, u64), u64>, case:
     assert_eq!(found, expected, "seed {case}");
 }
 
-fn assert_layout_agrees(core: &Core, places: &BTreeMap<(u64, u64), u64>, counts: &BTreeMap<u64, u32>, case: u64) {
+fn assert_layout_agrees(core: &Volume, places: &BTreeMap<(u64, u64), u64>, counts: &BTreeMap<u64, u32>, case: u64) {
     let mut runs: Vec<(u64, u64, u64)> = Vec::new();
     let mut last = None;
     for ((map, lbn), pbn) in places {
@@ -328,7 +336,7 @@ fn assert_layout_agrees(core: &Core, places: &BTreeMap<(u64, u64), u64>, counts:
         class.runs += 1;
         (class.blocks, class.shared_blocks) = (class.blocks + blocks, class.shared_blocks + shared_blocks);
     }
-    let mut portion = core.layout(LayoutCursor::default()).unwrap();
+    let mut portion = core.referrer_search.layout(LayoutCursor::default()).unwrap();
     assert_eq!(portion.next, None, "one portion is enough here");
     portion.classes.resize(classes.len(), RunClass::default());
     assert_eq!((portion.files, portion.classes), (files.into_values().collect(), classes), "seed {case}");
@@ -345,8 +353,8 @@ fn random_files_agree_with_going_through_all_maps_naively() {
             let lbn = random.below(REACH);
             let blocks = 1 + random.below(60);
             match random.below(6) {
-                0 => core.truncate(MapId(map), lbn * BLOCK, |_, _| ()).unwrap(),
-                1 => core.reserve(MapId(map), lbn * BLOCK, blocks * BLOCK, |_, _| ()).unwrap(),
+                0 => core.range_changes.truncate(MapId(map), lbn * BLOCK, |_, _| ()).unwrap(),
+                1 => core.range_changes.reserve(MapId(map), lbn * BLOCK, blocks * BLOCK, |_, _| ()).unwrap(),
                 2 => {
                     let from = 1 + random.below(MAPS);
                     if from != map {
@@ -360,9 +368,9 @@ fn random_files_agree_with_going_through_all_maps_naively() {
                 }
             }
             if step % 8 == 7 {
-                core.commit().unwrap();
+                core.commits.commit().unwrap();
                 if random.below(2) == 0 {
-                    core.revisit(200).unwrap();
+                    core.revisits.revisit(200).unwrap();
                 }
                 assert_agrees(&core, seed);
             }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use oncefs_dedup::{ShareLimit, Skipped, Slowdown};
 
 use super::*;
-use crate::core::Core;
 use crate::format::keys::ShardKey;
 use crate::kv::Kv;
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks};
 
 const DATA: Blocks = Blocks(40_000);
@@ -21,7 +21,7 @@ fn settings(ranks: Ranks) -> Settings {
     Settings { inline: Inline::All, ranks, skipped_bytes: 64 << 10, ..one_level() }
 }
 
-fn volume(ranks: Ranks) -> (Devices, Core) {
+fn volume(ranks: Ranks) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings(ranks));
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
@@ -29,14 +29,14 @@ fn volume(ranks: Ranks) -> (Devices, Core) {
     (devices, core)
 }
 
-fn write(core: &Core, map: u64, first: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
     core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
 }
 
-fn say(core: &Core, map: u64, policy: FilePolicy) {
+fn say(core: &Volume, map: u64, policy: FilePolicy) {
     let mut change = Change::new();
     core.file_policies.policy_change(&mut change, MapId(map), policy);
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
 }
 
 fn policy_override(text: &str) -> FilePolicy {
@@ -48,26 +48,26 @@ fn rank(rank: Rank) -> FilePolicy {
 }
 
 /// Blocks in use, the label not counted.
-fn used(core: &Core) -> u64 {
+fn used(core: &Volume) -> u64 {
     core.free_blocks.totals().used.0 - 1
 }
 
 /// Blocks that the worker visited until nothing was left.
-fn worked_off(core: &Core) -> u64 {
-    let before = core.stats.counters.blocks_revisited.load(Relaxed);
-    while core.revisit(256).unwrap().is_some() {}
-    core.stats.counters.blocks_revisited.load(Relaxed) - before
+fn worked_off(core: &Volume) -> u64 {
+    let before = core.base.stats.counters.blocks_revisited.load(Relaxed);
+    while core.revisits.revisit(256).unwrap().is_some() {}
+    core.base.stats.counters.blocks_revisited.load(Relaxed) - before
 }
 
-fn is_noted(core: &Core, map: u64) -> bool {
-    core.backlog.contents().into_iter().any(|skipped| match skipped {
+fn is_noted(core: &Volume, map: u64) -> bool {
+    core.base.backlog.contents().into_iter().any(|skipped| match skipped {
         Skipped::Owner(owner) => owner == map,
         Skipped::Chunk { owner, .. } => owner == map,
         Skipped::Everything => true,
     })
 }
 
-fn records(core: &Core) -> usize {
+fn records(core: &Volume) -> usize {
     let (from, to) = keys::all_file_policies();
     core.metadata.scan(&from, &to, usize::MAX).unwrap().len()
 }
@@ -81,7 +81,7 @@ fn a_file_that_is_off_is_left_alone_by_writes_the_worker_and_full_passes() {
     write(&core, 2, 0, &data);
     assert_eq!(used(&core), 40);
     assert!(!is_noted(&core, 2), "nothing is kept for the worker");
-    core.begin_full_pass();
+    core.worklist.begin_full_pass();
     assert_eq!((worked_off(&core), used(&core)), (20, 40), "the other file is looked at");
     write(&core, 3, 0, &data);
     assert_eq!(used(&core), 40, "and others share with it");
@@ -149,7 +149,7 @@ fn a_new_file_of_the_paper_s_profile_is_looked_at_once_it_is_ranked() {
     for map in [1, 2, 3] {
         write(&core, map, 0, &data);
     }
-    core.begin_full_pass();
+    core.worklist.begin_full_pass();
     assert_eq!((worked_off(&core), used(&core)), (0, 120));
     say(&core, 1, rank(Rank::Random));
     say(&core, 2, rank(Rank::Cold));
@@ -188,7 +188,7 @@ fn a_mount_with_ranks_leaves_update_heavy_files_alone_and_new_ones_to_its_own_ru
     }
     worked_off(&core);
     assert_eq!(used(&core), 40);
-    core.tune(&[("ranks".to_owned(), "off".to_owned())]).unwrap();
+    core.work_loop.tune(&[("ranks".to_owned(), "off".to_owned())]).unwrap();
     worked_off(&core);
     assert_eq!(used(&core), 20, "that they count no more lets everything be looked at");
 }
@@ -211,9 +211,9 @@ fn what_is_said_survives_checkpoints_and_crashes_and_goes_with_the_map() {
     let (devices, core) = volume(Ranks::Off);
     say(&core, 1, policy_override("run=8"));
     say(&core, 2, policy_override("off"));
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     say(&core, 2, policy_override("later"));
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     say(&core, 1, policy_override("run=9"));
     let core = devices.after_power_cut_of_all().open();
     assert_eq!(
@@ -221,8 +221,8 @@ fn what_is_said_survives_checkpoints_and_crashes_and_goes_with_the_map() {
         (policy_override("run=8"), policy_override("later"))
     );
     write(&core, 1, 0, &unique(5, 1));
-    core.commit().unwrap();
-    core.detach(MapId(1), |_| ()).unwrap();
+    core.commits.commit().unwrap();
+    core.range_changes.detach(MapId(1), |_| ()).unwrap();
     assert_eq!((core.file_policies.file_policy(MapId(1)), records(&core)), (FilePolicy::default(), 1));
     say(&core, 2, FilePolicy::default());
     assert_eq!(records(&core), 0);
@@ -234,13 +234,13 @@ fn a_crash_leaves_a_map_with_what_is_said_of_it_or_neither() {
         let (devices, core) = volume(Ranks::Off);
         say(&core, 1, policy_override("off"));
         write(&core, 1, 0, &unique(5, 1));
-        core.commit().unwrap();
-        core.detach(MapId(1), |_| ()).unwrap();
+        core.commits.commit().unwrap();
+        core.range_changes.detach(MapId(1), |_| ()).unwrap();
         if is_committed {
-            core.commit().unwrap();
+            core.commits.commit().unwrap();
         }
         let core = devices.after_power_cut_of_all().open();
-        assert_eq!(core.detached_maps().unwrap().len(), usize::from(is_committed));
+        assert_eq!(core.metadata.detached_maps().unwrap().len(), usize::from(is_committed));
         assert_eq!(records(&core), usize::from(!is_committed));
     }
 }
@@ -254,7 +254,7 @@ fn maps_of_which_nothing_is_said_cost_no_record() {
     assert!(change.puts.is_empty() && change.policies.is_empty());
     core.file_policies.policy_change(&mut change, MapId(1), policy_override("off"));
     core.file_policies.policy_change(&mut change, MapId(1), FilePolicy::default());
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
     assert_eq!(
         (core.file_policies.file_policy(MapId(1)), records(&core)),
         (FilePolicy::default(), 0),
@@ -266,7 +266,7 @@ fn maps_of_which_nothing_is_said_cost_no_record() {
 fn a_damaged_record_is_as_if_nothing_was_said_and_can_be_said_again() {
     let (devices, core) = volume(Ranks::Off);
     say(&core, 1, policy_override("off"));
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     drop(core);
     let mut bytes = devices.kv.get(&keys::file_policy(MapId(1))).unwrap().unwrap();
     bytes[0] ^= 1;
@@ -285,7 +285,7 @@ fn a_damaged_record_is_as_if_nothing_was_said_and_can_be_said_again() {
 fn nobody_reads_what_was_said_before() {
     let (_devices, core) = volume(Ranks::Off);
     // Little memory, so that policies leave it and are read again.
-    core.policy.forget_policies();
+    core.base.policy.forget_policies();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..2 {
@@ -313,7 +313,7 @@ fn nobody_reads_what_was_said_before() {
                 assert_eq!(core.file_policies.file_policy(MapId(1)), policy);
             }
             if blocks % 32 == 0 {
-                core.checkpoint().unwrap();
+                core.commits.checkpoint().unwrap();
             }
         }
         is_over.store(true, Relaxed);
@@ -328,14 +328,14 @@ fn a_full_pass_over_files_that_are_left_alone_goes_in_bounded_steps() {
         say(&core, map, policy_override("off"));
         write(&core, map, 0, &unique(1, map));
     }
-    core.begin_full_pass();
+    core.worklist.begin_full_pass();
     let mut steps = 0;
-    while let Some(blocks) = core.revisit(256).unwrap() {
+    while let Some(blocks) = core.revisits.revisit(256).unwrap() {
         assert_eq!(blocks, 0);
         steps += 1;
     }
     assert!((3..100).contains(&steps), "{steps} steps");
-    assert!(!core.worker.with_pass(|pass| pass.is_ahead_of(ShardKey { map: MapId(FILES), shard: 0 })));
+    assert!(!core.base.worker.with_pass(|pass| pass.is_ahead_of(ShardKey { map: MapId(FILES), shard: 0 })));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn why_a_file_is_treated_as_it_is_is_said() {
     }
     let heavy = FilePolicy { is_update_heavy: true, ..FilePolicy::default() };
     let slowdown = Some(Slowdown(100));
-    core.tuning.replace(Settings { ranks: Ranks::On, slowdown, ..core.tuning.settings() }, |_, _| ());
+    core.base.tuning.replace(Settings { ranks: Ranks::On, slowdown, ..core.base.tuning.settings() }, |_, _| ());
     say(&core, 1, heavy);
     assert_eq!(core.file_policies.why_effective(core.file_policies.file_policy(MapId(1))), "rewritten on several days");
     say(&core, 1, rank(Rank::Random));
@@ -378,7 +378,7 @@ fn both_levels_and_a_sample_change_nothing_of_it() {
     for map in [1, 2] {
         write(&core, map, 0, &data);
     }
-    core.begin_full_pass();
+    core.worklist.begin_full_pass();
     worked_off(&core);
     assert_eq!(used(&core), 400);
     say(&core, 2, rank(Rank::Cold));

@@ -5,14 +5,16 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
 use crate::format::damage_records::{BadRecord, ScrubRecord};
 use crate::format::keys::{self, ShardKey};
 use crate::format::page::{BAD, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES, page_of};
 use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::fsck::parts::checker;
+use crate::fsck::parts::fixer;
 use crate::settings::values::Inline;
 use crate::tests::fixture::one_level;
 use crate::tests::unreadable::Unreadable;
+use crate::volume::assembly::Volume;
 use crate::{Pbn, Remedy, ScrubCommand};
 
 /// Blocks of the file, some of whose entries are damaged.
@@ -31,7 +33,7 @@ enum Damage {
     Page,
 }
 
-fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
+fn pbn(core: &Volume, map: u64, lbn: u64) -> Pbn {
     let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
     let at = (lbn % SHARD_BLOCKS) as u16;
     match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
@@ -40,25 +42,25 @@ fn pbn(core: &Core, map: u64, lbn: u64) -> Pbn {
     }
 }
 
-fn used(core: &Core) -> u64 {
-    core.state.lock().totals.used.0
+fn used(core: &Volume) -> u64 {
+    core.base.state.lock().totals.used.0
 }
 
-fn write(core: &Core, map: u64, lbn: u64, data: &[u8]) -> Result<()> {
+fn write(core: &Volume, map: u64, lbn: u64, data: &[u8]) -> Result<()> {
     core.write(MapId(map), lbn * BLOCK, data, |_, _| ())
 }
 
-fn assert_holds(core: &Core, map: u64, data: &[u8]) {
-    assert!(core.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+fn assert_holds(core: &Volume, map: u64, data: &[u8]) {
+    assert!(core.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
 }
 
 /// Maps with this content, each in blocks of its own, in its place. Returns the block of map 1 at `HIT`.
 fn volume(settings: Settings, maps: u64) -> (Devices, Vec<u8>, Pbn) {
     let devices = Devices::new(DATA, settings);
     let core = devices.open();
-    core.maps.skip_to(MapId(100));
+    core.base.maps.skip_to(MapId(100));
     let data = unique(1, BLOCKS * BLOCK);
-    core.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    core.work_loop.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
     (1..=maps).for_each(|map| write(&core, map, 0, &data).unwrap());
     core.run(BackgroundStep::LeaveCleanly).unwrap();
     let hit = pbn(&core, 1, HIT);
@@ -77,7 +79,7 @@ fn flip_sector_of(devices: &Devices, hit: Pbn) {
 }
 
 /// Damages the table at the entry of `hit`, and opens the volume. Returns the blocks with unknown entries.
-fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Core, Range<u64>) {
+fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Volume, Range<u64>) {
     let page = page_of(hit);
     match damage {
         Damage::Sector => {
@@ -95,7 +97,7 @@ fn open_damaged(devices: &Devices, hit: Pbn, damage: Damage) -> (Core, Range<u64
 }
 
 /// The lbns whose blocks in one of the first `maps` maps are among these.
-fn lbns_within(core: &Core, maps: u64, blocks: &Range<u64>) -> Vec<u64> {
+fn lbns_within(core: &Volume, maps: u64, blocks: &Range<u64>) -> Vec<u64> {
     (0..BLOCKS).filter(|lbn| (1..=maps).any(|map| blocks.contains(&pbn(core, map, *lbn).0))).collect()
 }
 
@@ -106,15 +108,15 @@ fn is_damage(result: &Result<()>) -> bool {
 /// fsck rebuilds the entries; nothing is lost, and everything can be changed again.
 fn assert_mended_by_fsck(devices: &Devices, maps: &[(u64, &[u8])]) {
     let core = devices.open();
-    let repaired = core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    let repaired = fixer(&core).repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
     assert!(repaired.fixed_count > 0 && repaired.left.is_clean(), "{repaired:#?}");
     drop(core);
     let core = devices.open();
     assert_clean(&core, "mended");
     maps.iter().for_each(|(map, data)| assert_holds(&core, *map, data));
     write(&core, 1, HIT, &unique(77, BLOCK)).unwrap();
-    core.truncate(MapId(1), 0, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap();
+    core.commits.checkpoint().unwrap();
     assert_clean(&core, "mended, and written to");
 }
 
@@ -125,7 +127,7 @@ fn a_write_whose_candidate_has_a_damaged_entry_stores_its_block_anew() {
         let (devices, data, hit) = volume(one_level(), 1);
         let (core, unknown) = open_damaged(&devices, hit, damage);
         let blocks = data.chunks_exact(BLOCK_BYTES).zip(0..);
-        let hints: Vec<_> = blocks.map(|(block, lbn)| (core.hasher.tag(block), pbn(&core, 1, lbn))).collect();
+        let hints: Vec<_> = blocks.map(|(block, lbn)| (core.base.hasher.tag(block), pbn(&core, 1, lbn))).collect();
         core.hint_levels.update_hints(&[], &hints);
         let (before, hit_lbns) = (used(&core), lbns_within(&core, 1, &unknown));
         assert!(hit_lbns.contains(&HIT) && (hit_lbns.len() as u64) < BLOCKS, "{hit_lbns:?}");
@@ -133,9 +135,9 @@ fn a_write_whose_candidate_has_a_damaged_entry_stores_its_block_anew() {
         assert_eq!(used(&core) - before, hit_lbns.len() as u64, "all other blocks are shared");
         assert_holds(&core, 1, &data);
         assert_holds(&core, 2, &data);
-        core.commit().unwrap();
-        core.checkpoint().unwrap();
-        assert_eq!(core.health.failure(), None);
+        core.commits.commit().unwrap();
+        core.commits.checkpoint().unwrap();
+        assert_eq!(core.base.health.failure(), None);
     }
 }
 
@@ -159,19 +161,19 @@ fn only_what_changes_a_damaged_entry_fails_and_its_blocks_are_never_handed_out()
         }
         let cloned = core.clone_blocks((MapId(1), Lbn(HIT)), (MapId(3), Lbn(0)), Blocks(1), |_, _| ());
         assert!(is_damage(&cloned), "{cloned:?}");
-        assert!(is_damage(&core.truncate(MapId(1), HIT * BLOCK, |_, _| ())));
+        assert!(is_damage(&core.range_changes.truncate(MapId(1), HIT * BLOCK, |_, _| ())));
         let mut files = 0;
         while write(&core, 10 + files, 0, &unique(5_000 + files, 10 * BLOCK)).is_ok() {
             files += 1;
-            core.commit().unwrap();
-            core.release_waiting();
+            core.commits.commit().unwrap();
+            core.groups.release_waiting();
         }
         assert!(files > 100, "only {files} files were written");
         (0..files).for_each(|file| assert_holds(&core, 10 + file, &unique(5_000 + file, 10 * BLOCK)));
         assert_holds(&core, 1, &data);
-        (0..files).for_each(|file| core.truncate(MapId(10 + file), 0, |_, _| ()).unwrap());
-        core.checkpoint().unwrap();
-        assert_eq!(core.health.failure(), None);
+        (0..files).for_each(|file| core.range_changes.truncate(MapId(10 + file), 0, |_, _| ()).unwrap());
+        core.commits.checkpoint().unwrap();
+        assert_eq!(core.base.health.failure(), None);
         drop(core);
         if damage == Damage::Sector {
             assert!(is_damage(&write(&devices.open(), 1, HIT, &unique(7, BLOCK))), "the damage is still there");
@@ -196,10 +198,10 @@ fn a_page_with_a_damaged_sector_stays_when_all_its_other_blocks_are_free() {
     let found = sector();
     let hit_lbns = lbns_within(&core, 1, &unknown);
     (0..BLOCKS).filter(|lbn| !hit_lbns.contains(lbn)).for_each(|lbn| {
-        core.zero(MapId(1), lbn * BLOCK, BLOCK, false, |_, _| ()).unwrap();
+        core.range_changes.zero(MapId(1), lbn * BLOCK, BLOCK, false, |_, _| ()).unwrap();
     });
-    core.checkpoint().unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     drop(core);
     assert!(sector() == found, "a hole says that blocks are free of which nobody knows");
     let mut left = vec![0; data.len()];
@@ -210,7 +212,7 @@ fn a_page_with_a_damaged_sector_stays_when_all_its_other_blocks_are_free() {
     let core = devices.open();
     assert_holds(&core, 1, &left);
     assert!(is_damage(&write(&core, 1, HIT, &unique(7, BLOCK))), "the damage is still there");
-    assert!(!core.check(false, &mut |_, _| ()).unwrap().is_clean());
+    assert!(!checker(&core).check(false, &mut |_, _| ()).unwrap().is_clean());
     drop(core);
     assert_mended_by_fsck(&devices, &[(1, &left)]);
 }
@@ -226,17 +228,18 @@ fn the_worker_passes_damaged_entries_over_merges_the_rest_and_comes_to_an_end() 
             let hit_lbns = lbns_within(&core, 2, &unknown).len() as u64;
             core.hint_levels.fill_hints().unwrap();
             match is_full {
-                true => core.begin_full_pass(),
-                false => {
-                    core.backlog.put_back((1..3).flat_map(|map| (0..BLOCKS).map(move |lbn| (MapId(map), Lbn(lbn)))))
-                }
+                true => core.worklist.begin_full_pass(),
+                false => core
+                    .base
+                    .backlog
+                    .put_back((1..3).flat_map(|map| (0..BLOCKS).map(move |lbn| (MapId(map), Lbn(lbn))))),
             }
-            let ended = (0..STEPS_MAX).any(|_| matches!(core.revisit(1_000), Ok(None)));
-            assert!(ended && !core.is_revisit_left(), "the worker does not end");
+            let ended = (0..STEPS_MAX).any(|_| matches!(core.revisits.revisit(1_000), Ok(None)));
+            assert!(ended && !core.worklist.is_revisit_left(), "the worker does not end");
             assert_eq!(used(&core), 1 + BLOCKS + hit_lbns, "all others are merged");
             assert_holds(&core, 1, &data);
             assert_holds(&core, 2, &data);
-            let status = core.dedup_status();
+            let status = core.work_loop.dedup_status();
             assert_eq!(status.unknown.ranges, [(unknown.start, unknown.end)]);
         }
     }
@@ -250,25 +253,25 @@ fn the_scrub_passes_damaged_entries_over_and_comes_to_an_end() {
         let (core, unknown) = open_damaged(&devices, hit, damage);
         let rotten = pbn(&core, 2, 100);
         devices.data.write_at(&[0x5A; BLOCK_BYTES], rotten.0 * BLOCK).unwrap();
-        core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-        let ended = (0..STEPS_MAX).any(|_| matches!(core.scrub_step(64), Ok(false)));
+        core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+        let ended = (0..STEPS_MAX).any(|_| matches!(core.scrubber.scrub_step(64), Ok(false)));
         assert!(ended, "the scrub does not end");
-        let status = core.scrub_status();
+        let status = core.scrubber.scrub_status();
         assert_eq!((status.state.as_str(), status.blocks_bad_found), ("finished", 1), "rot is found all the same");
         let seen = 2 * BLOCKS - (unknown.end.min(1 + 2 * BLOCKS) - unknown.start);
         assert_eq!(status.blocks_done, seen, "all others are read");
         assert_eq!(status.unknown.ranges, [(unknown.start, unknown.end)]);
         assert_eq!(status.unknown.blocks, unknown.end - unknown.start);
         assert_holds(&core, 1, &data);
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
         drop(core);
         // The next mount reports it too, until fsck has repaired it.
         let said =
-            |core: &Core| ScrubRecord::decode(&core.metadata.get(&keys::scrub()).unwrap().unwrap()).unwrap().unknown;
+            |core: &Volume| ScrubRecord::decode(&core.metadata.get(&keys::scrub()).unwrap().unwrap()).unwrap().unknown;
         let core = devices.open();
         assert_eq!(said(&core), unknown.end - unknown.start);
         if damage == Damage::Sector {
-            core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+            fixer(&core).repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
             assert_eq!(said(&core), 0);
         }
     }
@@ -285,23 +288,23 @@ fn a_checkpoint_that_cannot_read_its_pages_ends_in_read_only_and_keeps_what_was_
         let block = unique(9, BLOCK);
         write(&core, 1, HIT, &block).unwrap();
         changed[(HIT * BLOCK) as usize..((HIT + 1) * BLOCK) as usize].copy_from_slice(&block);
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         drop(core);
         let (core, _) = open_damaged(&devices, hit, damage);
         let new = unique(10, 20 * BLOCK);
         write(&core, 2, 0, &new).unwrap();
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         let newer = unique(11, 20 * BLOCK);
         write(&core, 3, 0, &newer).unwrap();
-        assert!(is_damage(&core.checkpoint()), "the log cannot be trimmed");
-        let why = core.health.failure().expect("the volume is read-only");
+        assert!(is_damage(&core.commits.checkpoint()), "the log cannot be trimmed");
+        let why = core.base.health.failure().expect("the volume is read-only");
         assert!(why.contains("block table"), "{why}");
         for _ in 0..3 {
             assert!(matches!(write(&core, 4, 0, &new), Err(Error::ReadOnly(_))));
-            assert!(matches!(core.commit(), Err(Error::ReadOnly(_))));
-            assert!(core.checkpoint().is_err());
+            assert!(matches!(core.commits.commit(), Err(Error::ReadOnly(_))));
+            assert!(core.commits.checkpoint().is_err());
         }
-        assert_eq!(core.health.failure(), Some(why), "the first reason stays");
+        assert_eq!(core.base.health.failure(), Some(why), "the first reason stays");
         let files: [(u64, &[u8]); 3] = [(1, &changed), (2, &new), (3, &newer)];
         files.iter().for_each(|(map, data)| assert_holds(&core, *map, data));
         drop(core);
@@ -335,16 +338,16 @@ fn a_crafted_record_of_a_bad_block_ends_neither_the_daemon_nor_keeps_the_scrub_f
             .unwrap();
         let mut change = Change::default();
         change.put(keys::bad(hit), BadRecord { replacement: Some(Pbn(replacement)), tag }.encode());
-        core.publish(change).unwrap();
-        core.checkpoint().unwrap();
+        core.publisher.publish(change).unwrap();
+        core.commits.checkpoint().unwrap();
         drop(core);
         let core = devices.open();
-        core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-        let ended = (0..STEPS_MAX).any(|_| matches!(core.scrub_step(64), Ok(false)));
+        core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+        let ended = (0..STEPS_MAX).any(|_| matches!(core.scrubber.scrub_step(64), Ok(false)));
         assert!(ended, "the scrub does not end");
         write(&core, 2, 0, &data[..BLOCK_BYTES]).unwrap();
-        core.checkpoint().unwrap();
-        assert_eq!(core.health.failure(), None);
+        core.commits.checkpoint().unwrap();
+        assert_eq!(core.base.health.failure(), None);
     }
 }
 
@@ -361,9 +364,9 @@ fn an_error_at_one_notice_of_damage_drops_no_other() {
             core.damage_reports.suspect(pbn);
         }
         faults.arm(faults.count() + at, Fault::Broken, Lasts::Once);
-        drop(core.repair_noticed());
+        drop(core.repairs.repair_noticed());
         hits += usize::from(faults.hit().is_some());
-        assert!(!core.bad_blocks().is_empty(), "operation {at} fails, and both notices are lost");
+        assert!(!core.affected_files.bad_blocks().is_empty(), "operation {at} fails, and both notices are lost");
     }
     assert!(hits > 0, "the test has to come there");
 }
@@ -379,20 +382,20 @@ fn the_places_of_many_bad_blocks_cost_one_look_at_each_and_end_with_the_command(
     }
     for n in 0..BAD_BLOCKS {
         let pbn = pbn(&core, 1, n * SHARD_BLOCKS);
-        let mut state = core.state.lock();
+        let mut state = core.base.state.lock();
         state.table.edit(page_of(pbn)).set_count(pbn, 2);
         let tag = state.table.entry(pbn).unwrap().tag;
         state.bad.set(pbn, Some(BadRecord { replacement: None, tag }));
     }
     let looks = || {
-        let report = core.state.lock().table.report();
+        let report = core.base.state.lock().table.report();
         report.hits + report.misses
     };
     let before = looks();
-    let (places, are_all) = core.bad_places(10_000, &|| true).unwrap().unwrap();
+    let (places, are_all) = core.affected_files.bad_places(10_000, &|| true).unwrap().unwrap();
     assert_eq!((places.len() as u64, are_all), (BAD_BLOCKS, true));
     assert!(looks() - before <= 2 * BAD_BLOCKS, "{} looks at the block table", looks() - before);
-    assert_eq!(core.bad_places(10_000, &|| false).unwrap(), None, "nobody waits for it any more");
+    assert_eq!(core.affected_files.bad_places(10_000, &|| false).unwrap(), None, "nobody waits for it any more");
 }
 
 /// Blocks that a scrub found bad are no contradiction, but are still reported, with and without reading the data.
@@ -401,21 +404,21 @@ fn an_audit_tells_of_blocks_that_are_known_to_be_bad() {
     let (devices, _, hit) = volume(one_level(), 1);
     devices.data.write_at(&[0x5A; BLOCK_BYTES], hit.0 * BLOCK).unwrap();
     let core = devices.open();
-    core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-    assert!((0..STEPS_MAX).any(|_| matches!(core.scrub_step(64), Ok(false))));
-    core.checkpoint().unwrap();
+    core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+    assert!((0..STEPS_MAX).any(|_| matches!(core.scrubber.scrub_step(64), Ok(false))));
+    core.commits.checkpoint().unwrap();
     drop(core);
     for read_data in [false, true] {
         let core = devices.open();
-        let report = core.check(read_data, &mut |_, _| ()).unwrap();
+        let report = checker(&core).check(read_data, &mut |_, _| ()).unwrap();
         let bad: Vec<_> = report.bad.iter().map(|bad| (bad.pbn, bad.replacement, bad.references)).collect();
         assert_eq!((bad, report.is_clean()), (vec![(hit, None, 1)], true));
     }
     // The sector with its entry is damaged too: fsck makes it a bad block again, with the tag of its right content.
     flip_sector_of(&devices, hit);
     let core = devices.open();
-    core.repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    fixer(&core).repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
     let entry = core.metadata.known_entry(hit).unwrap();
     assert!(entry.is_bad() && entry.count == 2, "{entry:?}");
-    assert_eq!(Some(entry.tag), core.state.lock().bad.get(hit).map(|record| record.tag));
+    assert_eq!(Some(entry.tag), core.base.state.lock().bad.get(hit).map(|record| record.tag));
 }

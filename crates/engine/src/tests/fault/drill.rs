@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 /// The workload: every kind of change, every background step, several openings, with all parts in use.
 pub(super) const WORKLOAD: [Step; 56] = {
@@ -86,7 +86,7 @@ pub(super) enum Outcome {
 pub(super) struct Drill {
     devices: Devices,
     pub(super) faults: Arc<Faults>,
-    core: Core,
+    core: Volume,
     /// What is published.
     model: Model,
     /// The contents that an opening may find: the last commit, and groups whose commit failed.
@@ -101,7 +101,7 @@ impl Drill {
         let faults = Arc::new(Faults::default());
         let core = try_open(&devices, faulty_medium(&devices, &faults)).unwrap();
         // The test numbers its maps itself.
-        core.maps.skip_to(MapId(100));
+        core.base.maps.skip_to(MapId(100));
         if let Some((at, fault, lasts)) = fault {
             faults.arm(faults.count() + at, fault, lasts);
         }
@@ -127,7 +127,7 @@ impl Drill {
         let after = step.applied(self.model.clone());
         let was_hit = self.faults.hit().is_some();
         let done = perform(&self.core, step, &after);
-        let failure = self.core.health.failure();
+        let failure = self.core.base.health.failure();
         match done {
             Ok(()) => {
                 self.model = after;
@@ -159,7 +159,7 @@ impl Drill {
     fn assert_right_kind(&self, error: &Error, step: Step) {
         let is_right = match error {
             Error::Io { .. } | Error::NoSpace => true,
-            Error::ReadOnly(_) => self.core.health.failure().is_some(),
+            Error::ReadOnly(_) => self.core.base.health.failure().is_some(),
             _ => false,
         };
         assert!(is_right, "{step:?} answers {error:?}");
@@ -168,7 +168,7 @@ impl Drill {
     /// Everything that can be read is right.
     fn read_all(&mut self) {
         for (map, bytes) in &self.model {
-            match self.core.read(MapId(*map), 0, bytes.len()) {
+            match self.core.reader.read(MapId(*map), 0, bytes.len()) {
                 Ok(read) => assert!(*read == bytes[..], "map {map} reads wrong"),
                 Err(error) => {
                     self.assert_right_kind(&error, Step::ReadAll);
@@ -182,7 +182,7 @@ impl Drill {
     fn read_either(&self, after: &Model) {
         for (map, before) in &self.model {
             let after = after.get(map).unwrap_or(before);
-            if let Ok(read) = self.core.read(MapId(*map), 0, before.len().min(after.len())) {
+            if let Ok(read) = self.core.reader.read(MapId(*map), 0, before.len().min(after.len())) {
                 let equals = |bytes: &[u8]| *read == bytes[..read.len()];
                 assert!(equals(before) || equals(after), "map {map} reads wrong after a failure");
             }
@@ -213,11 +213,11 @@ impl Drill {
         if self.outcome == Outcome::ReadOnly {
             let refused = perform(&self.core, Step::Write { map: 1, at: 0, key: 99, len: 1 }, &self.model);
             assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
-            assert!(self.core.commit().is_err(), "no commit succeeds on a volume that failed");
+            assert!(self.core.commits.commit().is_err(), "no commit succeeds on a volume that failed");
         }
         self.faults.mend();
         if self.outcome != Outcome::ReadOnly {
-            self.core.commit().unwrap_or_else(|error| panic!("a commit after the fault: {error}"));
+            self.core.commits.commit().unwrap_or_else(|error| panic!("a commit after the fault: {error}"));
             assert_eq!(contents(&self.core).unwrap(), self.model, "the volume in use");
             assert_clean(&self.core, "the volume in use");
             self.allowed = vec![self.model.clone()];

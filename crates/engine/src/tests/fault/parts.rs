@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
 use crate::device::MemoryDevice;
+use crate::fsck::parts::checker;
+use crate::volume::assembly::Volume;
 
 /// All parts of a volume at one moment, and the content of its files.
 pub(super) struct Copy {
@@ -75,7 +76,7 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
     crate::Store::format_on(&backend(&devices, id), DATA).unwrap();
     let core = try_open(&devices, backend(&devices, id)).unwrap();
     // The test numbers its maps itself.
-    core.maps.skip_to(MapId(100));
+    core.base.maps.skip_to(MapId(100));
     let mut copies = Vec::new();
     let mut model = Model::new();
     let work = |steps: &[Step], name, model: &mut Model, copies: &mut Vec<Copy>| {
@@ -134,7 +135,7 @@ pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Mod
         Err(Error::Corrupt { .. } | Error::Io { .. }) => return Verdict::Error,
         Err(error) => panic!("reading answers {error:?}"),
     };
-    let is_clean = match core.check(true, &mut |_, _| ()) {
+    let is_clean = match checker(&core).check(true, &mut |_, _| ()) {
         Ok(report) => report.is_clean(),
         Err(Error::Corrupt { .. } | Error::Io { .. }) => false,
         Err(error) => panic!("check answers {error:?}"),
@@ -148,7 +149,7 @@ pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Mod
 }
 
 /// A volume that seems whole must be whole for further work too.
-fn work_on(core: &Core, found: Model) -> Verdict {
+fn work_on(core: &Volume, found: Model) -> Verdict {
     drop(core.run(BackgroundStep::FillHints));
     let step = Step::Write { map: 60, at: 0, key: 60, len: 200 * BLOCK };
     let after = step.applied(found);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 use crate::volume::backend::Backend;
 
 /// A write that takes longer than this waits for the worker.
@@ -15,7 +15,7 @@ const WAITS: Duration = Duration::from_secs(20);
 /// memory, and data area and block table call a hook.
 struct Behind {
     devices: Devices,
-    core: Arc<Core>,
+    core: Arc<Volume>,
     /// Data area and block table.
     parts: [Arc<HookedDevice>; 2],
     contents: [Vec<u8>; 4],
@@ -29,12 +29,12 @@ impl Behind {
         let (deduplicated, behind) = (unique(COMPARED, 1), unique(COMPARED, 2));
         write(&core, 1, &deduplicated);
         write(&core, 2, &deduplicated);
-        while core.revisit(1_000).unwrap().is_some() {}
+        while core.revisits.revisit(1_000).unwrap().is_some() {}
         assert_eq!(first_pbn(&core, 1), first_pbn(&core, 2));
         write(&core, 3, &behind);
         write(&core, 4, &behind);
         core.backlog_notes.leave_to_worker(MapId(3), (0..COMPARED as u64).map(crate::Lbn));
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
         core.leave_cleanly();
         drop(core);
         let backend = devices.backend();
@@ -42,14 +42,14 @@ impl Behind {
         let parts = [&devices.data, &devices.table].map(hooked);
         let [data, table] = parts.clone();
         let core = Arc::new(devices.open_medium(Backend { data, table, ..backend }));
-        core.begin_full_pass();
+        core.worklist.begin_full_pass();
         let contents = [deduplicated.clone(), deduplicated, behind.clone(), behind];
         Self { devices, core, parts, contents }
     }
 
     /// Does all remaining work. Before the worker's read of this number from this part, a program does its own. False:
     /// there were fewer reads.
-    fn work_with(&self, part: usize, reads: u64, program: impl FnOnce(&Core) + Send + 'static) -> bool {
+    fn work_with(&self, part: usize, reads: u64, program: impl FnOnce(&Volume) + Send + 'static) -> bool {
         let (core, waited) = (self.core.clone(), Arc::new(AtomicU64::new(0)));
         let noted = waited.clone();
         self.parts[part].reads_before.store(reads, Relaxed);
@@ -62,21 +62,21 @@ impl Behind {
             noted.store(u64::from(is_done.recv_timeout(WAITS).is_err()), Relaxed);
             Ok(())
         }));
-        while self.core.revisit(1_000).unwrap().is_some() {}
+        while self.core.revisits.revisit(1_000).unwrap().is_some() {}
         let was_reached = self.parts[part].before_read.lock().take().is_none();
         assert_eq!(waited.load(Relaxed), 0, "a program waits for the worker at read {reads} of part {part}");
         was_reached
     }
 
-    fn assert_holds(&self, core: &Core) {
+    fn assert_holds(&self, core: &Volume) {
         for (map, content) in (1..).zip(&self.contents) {
-            assert!(core.read(MapId(map), 0, content.len()).unwrap().iter().eq(content), "file {map} differs");
+            assert!(core.reader.read(MapId(map), 0, content.len()).unwrap().iter().eq(content), "file {map} differs");
         }
         assert_clean(core);
     }
 }
 
-fn write(core: &Core, map: u64, data: &[u8]) {
+fn write(core: &Volume, map: u64, data: &[u8]) {
     core.write(MapId(map), 0, data, |_, _| ()).unwrap();
 }
 
@@ -92,21 +92,25 @@ fn a_write_to_files_that_share_blocks_waits_for_none_of_the_worker_s_reads() {
             for (map, at, block) in &changes {
                 volume.contents[map - 1][at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(block);
             }
-            let program = move |core: &Core| {
+            let program = move |core: &Volume| {
                 for (map, at, block) in &changes {
                     core.write(MapId(*map as u64), (at * BLOCK_BYTES) as u64, block, |_, _| ()).unwrap();
                     assert!(
-                        core.read(MapId(*map as u64), (at * BLOCK_BYTES) as u64, BLOCK_BYTES).unwrap().iter().eq(block)
+                        core.reader
+                            .read(MapId(*map as u64), (at * BLOCK_BYTES) as u64, BLOCK_BYTES)
+                            .unwrap()
+                            .iter()
+                            .eq(block)
                     );
                 }
-                core.commit().unwrap();
+                core.commits.commit().unwrap();
             };
             if !volume.work_with(part, *reached, program) {
                 break;
             }
             *reached += 1;
             volume.assert_holds(&volume.core);
-            volume.core.commit().unwrap();
+            volume.core.commits.commit().unwrap();
             volume.assert_holds(&volume.devices.after_power_cut_of_all().open());
         }
     }
@@ -145,13 +149,13 @@ fn until_a_change_of_a_shared_file_is_committed_a_power_cut_leaves_its_old_map()
                     now[9 * BLOCK_BYTES..11 * BLOCK_BYTES].copy_from_slice(&block);
                 }
                 Commit => {
-                    volume.core.commit().unwrap();
+                    volume.core.commits.commit().unwrap();
                     committed = (now.clone(), volume.core.free_blocks.totals().used);
                 }
             }
             let cut = volume.devices.after_power_cut_of_all().open();
             for (map, content) in [(1, &old), (2, &committed.0)] {
-                let read = cut.read(MapId(map), 0, content.len()).unwrap();
+                let read = cut.reader.read(MapId(map), 0, content.len()).unwrap();
                 assert!(read.iter().eq(content), "file {map} behind {step:?} of {steps:?}");
             }
             assert_eq!(cut.free_blocks.totals().used, committed.1, "behind {step:?} of {steps:?}");

@@ -4,7 +4,7 @@
 use oncefs_dedup::{PaceMode, Slowdown};
 
 use super::*;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 /// Two files of equal content that were not looked up, and a worker that runs while the volume is idle. Its first steps
 /// have half as many blocks as one of the files.
@@ -28,23 +28,23 @@ fn turn_beside_request(volume: &TwoCopies, reads: u64) -> Option<u64> {
     let (told, called_at) = mpsc::channel();
     volume.data.reads_before.store(reads, Relaxed);
     *volume.data.before_read.lock() = Some(Box::new(move || {
-        core.foreground.serve(|| ());
+        core.base.foreground.serve(|| ());
         told.send(data.reads.load(Relaxed)).unwrap();
         Ok(())
     }));
-    volume.core.work();
+    volume.core.work_loop.work();
     volume.data.before_read.lock().take();
     called_at.try_recv().ok().map(|before| volume.data.reads.load(Relaxed) - before)
 }
 
 /// How many blocks of file 2 are shared with file 1.
-fn shared(core: &Core) -> usize {
-    let pbns = |map| core.stored_from(MapId(map), crate::Lbn(0), COMPARED as u64).unwrap();
+fn shared(core: &Volume) -> usize {
+    let pbns = |map| core.worklist.stored_from(MapId(map), crate::Lbn(0), COMPARED as u64).unwrap();
     pbns(1).iter().zip(pbns(2)).filter(|(first, second)| **first == *second).count()
 }
 
 fn finish(volume: &TwoCopies) {
-    while volume.core.revisit(1_000).unwrap().is_some() {}
+    while volume.core.revisits.revisit(1_000).unwrap().is_some() {}
     assert_eq!(shared(&volume.core), COMPARED);
     volume.assert_holds(&volume.content);
 }
@@ -58,7 +58,7 @@ fn the_worker_ends_at_its_next_step_when_a_program_calls_and_goes_on_later() {
             let again = turn_beside_request(&volume, turns);
             assert_eq!(again, Some(behind), "the same turn");
             assert!(behind <= 2, "{behind} reads behind the one that a request came before");
-            let yield_time = volume.core.dedup_status().yield_time;
+            let yield_time = volume.core.work_loop.dedup_status().yield_time;
             assert_eq!(yield_time.count, 1, "{yield_time:?}");
             let some = shared(&volume.core);
             let is_whole = some == 0 || some == COMPARED;
@@ -74,12 +74,12 @@ fn the_worker_ends_at_its_next_step_when_a_program_calls_and_goes_on_later() {
 #[test]
 fn a_request_that_comes_before_the_worker_reads_leaves_all_to_a_later_turn() {
     let volume = two_copies(None);
-    volume.core.foreground.watch();
-    volume.core.foreground.serve(|| ());
-    assert_eq!(volume.core.revisit(32).unwrap(), Some(0));
-    assert!(volume.core.foreground.unwatch().is_some());
-    assert_eq!(volume.core.dedup_status().skipped_blocks, 2 * COMPARED as u64, "all of it is noted again");
-    assert_eq!(volume.core.dedup_status().blocks_revisited, 0);
+    volume.core.base.foreground.watch();
+    volume.core.base.foreground.serve(|| ());
+    assert_eq!(volume.core.revisits.revisit(32).unwrap(), Some(0));
+    assert!(volume.core.base.foreground.unwatch().is_some());
+    assert_eq!(volume.core.work_loop.dedup_status().skipped_blocks, 2 * COMPARED as u64, "all of it is noted again");
+    assert_eq!(volume.core.work_loop.dedup_status().blocks_revisited, 0);
     finish(&volume);
 }
 
@@ -89,22 +89,22 @@ fn a_batch_that_is_left_for_programs_again_and_again_becomes_smaller_until_it_is
     let volume = two_copies(None);
     let core = &volume.core;
     let sizes = || {
-        let places = core.next_batch(1);
-        core.backlog.put_back(places.iter().map(|(map, lbn, _)| (*map, *lbn)));
+        let places = core.worklist.next_batch(1);
+        core.base.backlog.put_back(places.iter().map(|(map, lbn, _)| (*map, *lbn)));
         places.len()
     };
     let mut seen = vec![sizes()];
     while *seen.last().unwrap() > 1 {
-        core.foreground.watch();
-        core.foreground.serve(|| ());
-        assert_eq!(core.revisit(1).unwrap(), Some(0));
-        core.foreground.unwatch();
+        core.base.foreground.watch();
+        core.base.foreground.serve(|| ());
+        assert_eq!(core.revisits.revisit(1).unwrap(), Some(0));
+        core.base.foreground.unwatch();
         seen.push(sizes());
         assert!(seen.len() <= 10, "{seen:?}");
     }
     assert!(seen.is_sorted_by(|a, b| a >= b) && seen[0] > 1, "{seen:?}");
     for _ in 0..2 {
-        core.revisit(1).unwrap();
+        core.revisits.revisit(1).unwrap();
     }
     assert!(sizes() > 1, "it grows again");
     finish(&volume);
@@ -116,14 +116,15 @@ fn told_to_work_now_or_always_the_worker_ends_its_batches_whatever_comes() {
         let volume = two_copies(Some(1));
         volume
             .core
+            .work_loop
             .tune(&[("worker".into(), if worker == PaceMode::Always { "always" } else { "idle" }.into())])
             .unwrap();
         if now {
-            volume.core.dedup(crate::DedupCommand::Now { full: false });
+            volume.core.work_loop.dedup(crate::DedupCommand::Now { full: false });
         }
         turn_beside_request(&volume, 0).expect("the files are compared");
         assert!(shared(&volume.core) > 0, "{worker:?}");
-        assert_eq!(volume.core.dedup_status().yield_time.count, 0, "{worker:?}");
+        assert_eq!(volume.core.work_loop.dedup_status().yield_time.count, 0, "{worker:?}");
     }
 }
 
@@ -135,24 +136,24 @@ fn a_file_that_the_worker_lays_out_again_is_left_at_a_portion_s_end_when_a_progr
         core.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
         core.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
     }
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let options = DefragOptions { run_blocks_min: Some(64), gives_way: true, ..DefragOptions::default() };
-    core.foreground.watch();
+    core.base.foreground.watch();
     let program = core.clone();
     *data.before_read.lock() = Some(Box::new(move || {
-        program.foreground.serve(|| ());
+        program.base.foreground.serve(|| ());
         Ok(())
     }));
-    let outcome = core.defrag(MapId(1), &options).unwrap();
+    let outcome = core.defragmenter.defrag(MapId(1), &options).unwrap();
     // Neighbouring blocks take one read, so the next step is the end: the portion is carried out.
     assert!(outcome.blocks_moved == 0 || outcome.blocks_moved == SCATTERED as u64, "{outcome:?}");
     let before = outcome.blocks_moved;
-    let called = core.defrag(MapId(2), &options).unwrap();
+    let called = core.defragmenter.defrag(MapId(2), &options).unwrap();
     assert_eq!((called.blocks_moved, called.next, called.extents_before), (0, Some(0), 0), "{called:?}");
-    let kept = core.defrag(MapId(2), &DefragOptions { gives_way: false, ..options }).unwrap();
+    let kept = core.defragmenter.defrag(MapId(2), &DefragOptions { gives_way: false, ..options }).unwrap();
     assert_eq!((kept.blocks_moved, kept.next), (SCATTERED as u64, None), "a user's own command goes on");
-    core.foreground.unwatch();
-    let rest = core.defrag(MapId(1), &options).unwrap();
+    core.base.foreground.unwatch();
+    let rest = core.defragmenter.defrag(MapId(1), &options).unwrap();
     assert_eq!(before + rest.blocks_moved, SCATTERED as u64, "{rest:?}");
     assert_laid_out(&devices, &core, &content);
 }

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
 use crate::format::damage_records::BadRecord;
 use crate::format::shard::{Extent, Shard};
+use crate::fsck::parts::checker;
 use crate::state::published::{Mapped, Plan, StoredBlock};
 use crate::sync::take_most_reads;
+use crate::volume::assembly::Volume;
 use crate::volume::backend::Backend;
 use crate::{Error, Lbn, Result, Tag};
 
@@ -38,7 +39,7 @@ const DIRTY_BYTES: u64 = 2 << 20;
 
 /// A file in which each block has a page of the block table to itself, as clones of single blocks produce. Before its
 /// first shard it is a hole.
-fn scattered(core: &Core, map: MapId, first_shard: u64) {
+fn scattered(core: &Volume, map: MapId, first_shard: u64) {
     for shard in first_shard..first_shard + SHARDS {
         let mut plan = Plan { map: Some(map), ..Plan::default() };
         let mut extents = Shard::default();
@@ -50,18 +51,18 @@ fn scattered(core: &Core, map: MapId, first_shard: u64) {
             extents.set(Extent { first: block as u16, blocks: 1, target: Target::Data(pbn) });
         }
         plan.shards.push((ShardKey { map, shard }, extents));
-        core.apply_certain(plan).unwrap();
+        core.publisher.apply_certain(plan).unwrap();
     }
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
 }
 
 /// A volume with such a file, with nothing in memory.
-fn cold() -> (Devices, Arc<Watched<TableReads>>, Arc<Core>) {
+fn cold() -> (Devices, Arc<Watched<TableReads>>, Arc<Volume>) {
     cold_behind_a_hole(0)
 }
 
 /// Like `cold`, but the file begins with a hole of this many shards.
-fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Core>) {
+fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Volume>) {
     let devices = Devices::new(Blocks((SHARDS * SHARD + 2) * PAGE_BLOCKS), one_level());
     scattered(&devices.open(), MapId(1), shards);
     let on_read = Mutex::default();
@@ -70,10 +71,10 @@ fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Co
     (devices, table, core)
 }
 
-fn assert_clean(devices: &Devices, core: Arc<Core>) {
-    core.commit().unwrap();
+fn assert_clean(devices: &Devices, core: Arc<Volume>) {
+    core.commits.commit().unwrap();
     drop(core);
-    let report = devices.open().check(false, &mut |_, _| ()).unwrap();
+    let report = checker(&devices.open()).check(false, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
@@ -81,17 +82,20 @@ fn assert_clean(devices: &Devices, core: Arc<Core>) {
 fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_parts() {
     let (devices, _, core) = cold();
     let all = SHARDS * SHARD * BLOCK;
-    for result in [core.truncate(MapId(1), 0, |_, _| ()), core.zero(MapId(1), 0, all, false, |_, _| ())] {
+    for result in [
+        core.range_changes.truncate(MapId(1), 0, |_, _| ()),
+        core.range_changes.zero(MapId(1), 0, all, false, |_, _| ()),
+    ] {
         assert!(matches!(result, Err(Error::TooLargeForGroup)), "{result:?}");
     }
     let blocks = Blocks(SHARDS * SHARD);
     let cloned = core.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), blocks, |_, _| ());
     assert!(matches!(cloned, Err(Error::TooLargeForGroup)), "{cloned:?}");
-    assert_eq!(core.state.lock().group_bytes(), 0, "nothing changed");
-    for part in core.parts(MapId(1), &(0..all), false).unwrap() {
-        let before = core.state.lock().table.dirty_bytes();
-        core.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()).unwrap();
-        let grown = core.state.lock().table.dirty_bytes() - before;
+    assert_eq!(core.base.state.lock().group_bytes(), 0, "nothing changed");
+    for part in core.range_parts.parts(MapId(1), &(0..all), false).unwrap() {
+        let before = core.base.state.lock().table.dirty_bytes();
+        core.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()).unwrap();
+        let grown = core.base.state.lock().table.dirty_bytes() - before;
         assert!(grown <= DIRTY_BYTES, "bytes {part:?} take {grown} bytes of pages");
     }
     assert_eq!(core.free_blocks.totals().mapped, Blocks(0));
@@ -104,8 +108,8 @@ fn a_part_that_is_cut_for_its_length_forgets_no_shard_that_it_has_counted() {
     for hole in SHARDS / 2..=SHARDS + 1 {
         let (devices, _, core) = cold_behind_a_hole(hole);
         let all = (hole + SHARDS) * SHARD * BLOCK;
-        for part in core.parts(MapId(1), &(0..all), true).unwrap() {
-            let zeroed = core.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ());
+        for part in core.range_parts.parts(MapId(1), &(0..all), true).unwrap() {
+            let zeroed = core.range_changes.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ());
             zeroed.unwrap_or_else(|error| panic!("{hole} shards of a hole, bytes {part:?}: {error}"));
         }
         assert_clean(&devices, core);
@@ -118,10 +122,10 @@ fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
     let (mut done, mut steps) = (0, 0);
     while done < SHARDS * SHARD {
         let (from, to) = ((MapId(1), Lbn(done)), (MapId(2), Lbn(done + 7)));
-        let part = core.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
-        let before = core.state.lock().table.dirty_bytes();
+        let part = core.range_parts.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
+        let before = core.base.state.lock().table.dirty_bytes();
         core.clone_blocks(from, to, part, |_, _| ()).unwrap();
-        let grown = core.state.lock().table.dirty_bytes() - before;
+        let grown = core.base.state.lock().table.dirty_bytes() - before;
         assert!(grown <= DIRTY_BYTES, "{part:?} from block {done} on take {grown} bytes of pages");
         (done, steps) = (done + part.0, steps + 1);
     }
@@ -146,19 +150,19 @@ fn a_clone_of_bad_blocks_counts_the_pages_of_their_homes() {
         }
         plan.shards.push((ShardKey { map: MapId(2), shard }, extents));
     }
-    core.apply_certain(plan).unwrap();
+    core.publisher.apply_certain(plan).unwrap();
     {
-        let mut state = core.state.lock();
+        let mut state = core.base.state.lock();
         for lbn in 0..SHARDS * SHARD {
             let replacement = Some(Pbn((lbn + 1) * PAGE_BLOCKS));
             state.bad.set(compact(lbn), Some(BadRecord { replacement, tag: Tag(lbn + 1) }));
         }
-        core.damage.follow(&state.bad);
+        core.base.damage.follow(&state.bad);
     }
     let mut done = 0;
     while done < SHARDS * SHARD {
         let (from, to) = ((MapId(2), Lbn(done)), (MapId(3), Lbn(done)));
-        let part = core.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
+        let part = core.range_parts.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
         core.clone_blocks(from, to, part, |_, _| ()).unwrap();
         done += part.0;
     }
@@ -171,20 +175,20 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
     let watched = Arc::downgrade(&core);
     *table.on_read.lock() = Some(Box::new(move || {
         if let Some(core) = watched.upgrade() {
-            assert!(core.journal.is_gate_free(), "a page is read while the group is held together");
-            assert!(core.journal.room().is_free(), "a page is read while room in the log is claimed");
+            assert!(core.base.journal.is_gate_free(), "a page is read while the group is held together");
+            assert!(core.base.journal.room().is_free(), "a page is read while room in the log is claimed");
         }
     }));
-    let first = core.parts(MapId(1), &(0..SHARDS * SHARD * BLOCK), false).unwrap().remove(0);
+    let first = core.range_parts.parts(MapId(1), &(0..SHARDS * SHARD * BLOCK), false).unwrap().remove(0);
     core.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), Blocks(SHARD), |_, _| ()).unwrap();
-    core.zero(MapId(1), first.start, first.end - first.start, false, |_, _| ()).unwrap();
-    core.detach(MapId(1), |_| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.range_changes.zero(MapId(1), first.start, first.end - first.start, false, |_, _| ()).unwrap();
+    core.range_changes.detach(MapId(1), |_| ()).unwrap();
+    core.commits.checkpoint().unwrap();
     let mut from = 0;
-    while !core.reclaim_portion(MapId(1), &mut from).unwrap() {
-        let dirty = core.state.lock().table.dirty_bytes();
+    while !core.reclaimer.reclaim_portion(MapId(1), &mut from).unwrap() {
+        let dirty = core.base.state.lock().table.dirty_bytes();
         assert!(dirty <= DIRTY_BYTES, "a portion of a deleted file takes {dirty} bytes of pages");
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
     }
     assert!(table.reads.load(Relaxed) > 0, "the pages were not in memory");
     *table.on_read.lock() = None;
@@ -206,25 +210,27 @@ fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
 fn no_call_over_scattered_cold_blocks_holds_a_lock_that_others_need_for_many_reads() {
     let all = 0..SHARDS * SHARD * BLOCK;
     let (_, table, core) = cold();
-    for part in bounded("cutting a range", || core.parts(MapId(1), &all, false)) {
-        bounded("zeroing a part", || core.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()));
+    for part in bounded("cutting a range", || core.range_parts.parts(MapId(1), &all, false)) {
+        bounded("zeroing a part", || {
+            core.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ())
+        });
     }
     assert!(table.reads.load(Relaxed) > 32, "the pages were not in memory");
     let (_, _, core) = cold();
     let mut done = 0;
     while done < SHARDS * SHARD {
         let (from, to) = ((MapId(1), Lbn(done)), (MapId(2), Lbn(done)));
-        let part = bounded("cutting a clone", || core.clone_part(from, to, Blocks(SHARDS * SHARD - done)));
+        let part = bounded("cutting a clone", || core.range_parts.clone_part(from, to, Blocks(SHARDS * SHARD - done)));
         bounded("cloning a part", || core.clone_blocks(from, to, part, |_, _| ()));
         done += part.0;
     }
     let (_, _, core) = cold();
     bounded("writing over a shard", || core.write(MapId(1), 0, &unique(SHARD as usize, 1), |_, _| ()));
-    core.detach(MapId(1), |_| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.range_changes.detach(MapId(1), |_| ()).unwrap();
+    core.commits.checkpoint().unwrap();
     let mut from = 0;
-    while !bounded("freeing a portion of a deleted file", || core.reclaim_portion(MapId(1), &mut from)) {
-        core.checkpoint().unwrap();
+    while !bounded("freeing a portion of a deleted file", || core.reclaimer.reclaim_portion(MapId(1), &mut from)) {
+        core.commits.checkpoint().unwrap();
     }
 }
 
@@ -235,7 +241,7 @@ fn no_call_over_many_cold_reservations_holds_a_lock_that_others_need_for_many_re
     let core = devices.open();
     core.reserve_in_parts(MapId(1), 0..RESERVED * SHARD * BLOCK);
     core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     drop(core);
     let cold = || devices.open();
     let end = RESERVED * SHARD * BLOCK;

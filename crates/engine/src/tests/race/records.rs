@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
-use crate::core::Core;
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
+use crate::volume::assembly::Volume;
 use crate::{Change, Result};
 
 const KEY: &[u8] = b"\x10one";
@@ -48,24 +48,24 @@ impl Kv for HookedKv {
     }
 }
 
-fn publish(core: &Core, value: u8) {
+fn publish(core: &Volume, value: u8) {
     let mut change = Change::new();
     change.put(KEY.to_vec(), vec![value]);
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
 }
 
 /// A volume with one record, which is only in the sorted state.
-fn one_record() -> (Arc<HookedKv>, Arc<Core>) {
+fn one_record() -> (Arc<HookedKv>, Arc<Volume>) {
     let devices = Devices::new(Blocks(700), one_level());
     let kv = Arc::new(HookedKv { inner: devices.kv.clone(), ..HookedKv::default() });
     let core = Arc::new(devices.open_medium(crate::Backend { kv: kv.clone(), ..devices.backend() }));
     publish(&core, 1);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     (kv, core)
 }
 
 /// Does this on a thread of its own. The hook waits as long as that can take, and reports whether it was done by then.
-fn meanwhile(hook: &Hook, core: &Arc<Core>, work: impl FnOnce(&Core) + Send + 'static) -> Receiver<bool> {
+fn meanwhile(hook: &Hook, core: &Arc<Volume>, work: impl FnOnce(&Volume) + Send + 'static) -> Receiver<bool> {
     let (told, is_done) = mpsc::channel();
     let core = core.clone();
     *hook.lock() = Some(Box::new(move || {
@@ -85,8 +85,8 @@ fn nobody_waits_while_a_record_is_read_from_the_disk() {
     let (kv, core) = one_record();
     let is_done = meanwhile(&kv.before_get, &core, |core| {
         core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
-        core.commit().unwrap();
-        core.checkpoint().unwrap();
+        core.commits.commit().unwrap();
+        core.commits.checkpoint().unwrap();
     });
     assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![1]));
     assert!(is_done.recv().unwrap(), "a write, its commit and a checkpoint wait for a look-up");
@@ -106,7 +106,7 @@ fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_
     let (kv, core) = one_record();
     let is_done = meanwhile(&kv.after_get, &core, |core| {
         publish(core, 2);
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
     });
     assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![2]), "its old value was read before the checkpoint");
     assert!(is_done.recv().unwrap());
@@ -114,8 +114,8 @@ fn a_record_that_a_checkpoint_takes_out_of_memory_while_it_is_looked_up_is_read_
     let is_done = meanwhile(&kv.after_get, &core, |core| {
         let mut change = Change::new();
         change.delete(KEY.to_vec());
-        core.publish(change).unwrap();
-        core.checkpoint().unwrap();
+        core.publisher.publish(change).unwrap();
+        core.commits.checkpoint().unwrap();
     });
     assert_eq!(core.metadata.get(KEY).unwrap(), None, "it was removed");
     assert!(is_done.recv().unwrap());
@@ -129,7 +129,7 @@ fn many_removed_records_are_passed_over_in_few_rounds() {
     for number in 0..20_000_u32 {
         change.delete([KEY, &number.to_be_bytes()].concat());
     }
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
     for (to, found) in [(&b"\x10p"[..], 0), (b"\x11", 0)] {
         kv.scans.store(0, Relaxed);
         let from = [KEY, &[0]].concat();
@@ -139,7 +139,7 @@ fn many_removed_records_are_passed_over_in_few_rounds() {
     }
     let mut change = Change::new();
     change.put(b"\x10z".to_vec(), vec![3]);
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
     assert_eq!(core.metadata.scan(&[KEY, &[0]].concat(), b"\x11", 1).unwrap(), [(b"\x10z".to_vec(), vec![3])]);
 }
 
@@ -148,16 +148,19 @@ fn many_removed_records_are_passed_over_in_few_rounds() {
 fn a_look_up_of_a_program_counts_as_its_request_if_it_asks_the_disk() {
     let (_, core) = one_record();
     let ask = |look: &dyn Fn()| {
-        core.foreground.watch();
+        core.base.foreground.watch();
         look();
-        core.foreground.unwatch().is_some()
+        core.base.foreground.unwatch().is_some()
     };
     let before = Instant::now();
     assert!(ask(&|| assert_eq!(core.metadata.get_for_program(KEY).unwrap(), Some(vec![1]))));
     assert!(ask(&|| assert_eq!(core.metadata.scan_for_program(KEY, b"\x11", 9).unwrap().len(), 1)));
     assert!(!ask(&|| assert_eq!(core.metadata.get(KEY).unwrap(), Some(vec![1]))), "the daemon's own");
-    assert!(!ask(&|| core.foreground.aside(|| drop(core.metadata.get_for_program(KEY).unwrap()))), "the daemon's own");
+    assert!(
+        !ask(&|| core.base.foreground.aside(|| drop(core.metadata.get_for_program(KEY).unwrap()))),
+        "the daemon's own"
+    );
     publish(&core, 2);
     assert!(!ask(&|| assert_eq!(core.metadata.get_for_program(KEY).unwrap(), Some(vec![2]))), "it is in memory");
-    assert!(core.foreground.last().unwrap() <= before.elapsed() + core.foreground.now());
+    assert!(core.base.foreground.last().unwrap() <= before.elapsed() + core.base.foreground.now());
 }

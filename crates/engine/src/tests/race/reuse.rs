@@ -5,27 +5,27 @@ use std::sync::Arc;
 
 use super::*;
 use crate::Result;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 /// Takes all free blocks.
-fn take_all(core: &Core) {
+fn take_all(core: &Volume) {
     let totals = core.free_blocks.totals();
     let mut load = |region| core.free_blocks.load_region(region);
-    core.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
+    core.base.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
 }
 
 /// A volume on which one file has 64 blocks that no log record carries, and nothing else is free.
-fn full_volume() -> (Devices, Arc<HookedDevice>, Arc<Core>, Vec<u8>) {
+fn full_volume() -> (Devices, Arc<HookedDevice>, Arc<Volume>, Vec<u8>) {
     let (devices, data, core) = volume();
     let content = unique(64, 1);
     core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     (devices, data, core, content)
 }
 
 /// The concurrent work: it writes as much as was freed.
-fn write_as_much(core: &Arc<Core>) -> Result<()> {
-    core.release_waiting();
+fn write_as_much(core: &Arc<Volume>) -> Result<()> {
+    core.groups.release_waiting();
     core.write(MapId(2), 0, &unique(64, 2), |_, _| ())
 }
 
@@ -35,7 +35,7 @@ fn blocks_are_not_handed_out_before_the_group_that_freed_them_is_durable() {
     // Not flushed: the next commit does that first.
     core.write(MapId(3), 0, &unique(64, 3), |_, _| ()).unwrap();
     take_all(&core);
-    core.truncate(MapId(1), 0, |_, _| ()).unwrap();
+    core.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap();
     let (devices, cut) = (Arc::new(devices), Arc::new(Mutex::new(None)));
     let (others, inner, devices_then, cut_then) = (core.clone(), data.inner.clone(), devices.clone(), cut.clone());
     *data.before_flush.lock() = Some(Box::new(move || {
@@ -45,12 +45,12 @@ fn blocks_are_not_handed_out_before_the_group_that_freed_them_is_durable() {
         *cut_then.lock() = Some(devices_then.after_power_cut_of_all());
         Ok(())
     }));
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let cut = cut.lock().take().expect("the commit flushes the data area");
-    let read = cut.open().read(MapId(1), 0, content.len()).unwrap();
+    let read = cut.open().reader.read(MapId(1), 0, content.len()).unwrap();
     assert!(read.iter().eq(&content), "the last durable group had the file's content");
     write_as_much(&core).expect("when the group is durable, its blocks are free");
-    assert!(core.read(MapId(2), 0, content.len()).unwrap().iter().eq(&unique(64, 2)));
+    assert!(core.reader.read(MapId(2), 0, content.len()).unwrap().iter().eq(&unique(64, 2)));
 }
 
 #[test]
@@ -60,14 +60,14 @@ fn blocks_that_a_reader_looked_up_are_not_handed_out_before_it_is_done() {
     let others = core.clone();
     *data.before_read.lock() = Some(Box::new(move || {
         let work = move || {
-            others.truncate(MapId(1), 0, |_, _| ()).unwrap();
-            others.commit().unwrap();
+            others.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap();
+            others.commits.commit().unwrap();
             let _ = write_as_much(&others);
         };
         thread::spawn(work).join().expect("they do not panic");
         Ok(())
     }));
-    let read = core.read(MapId(1), 0, content.len()).unwrap();
+    let read = core.reader.read(MapId(1), 0, content.len()).unwrap();
     assert!(data.before_read.lock().is_none(), "the device has to be read");
     assert!(read.iter().eq(&content), "the reader got others' content");
     drop(read);

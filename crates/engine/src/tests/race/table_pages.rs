@@ -14,7 +14,7 @@ fn a_page_read_beside_data_before_a_checkpoint_wrote_it_is_not_taken_in() {
     let content = unique(32, 1);
     let core = devices.open();
     core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     let data = Watched::new(&devices.data, Hooks::default());
     let core = Arc::new(devices.open_with(data.clone()));
     let page = page_of(first_pbn(&core, 1));
@@ -22,14 +22,14 @@ fn a_page_read_beside_data_before_a_checkpoint_wrote_it_is_not_taken_in() {
     *data.before_read.lock() = Some(Box::new(move || {
         let work = move || {
             others.write(MapId(2), 0, &unique(32, 2), |_, _| ()).unwrap();
-            others.checkpoint().unwrap();
+            others.commits.checkpoint().unwrap();
             others.metadata.with_pages(|| (page + 1..PAGES).collect(), |_| ()).unwrap();
-            assert!(others.state.lock().table.page(page).is_none(), "page {page} has to be read again");
+            assert!(others.base.state.lock().table.page(page).is_none(), "page {page} has to be read again");
         };
         thread::spawn(work).join().expect("they do not panic");
         Ok(())
     }));
-    assert!(*core.read(MapId(1), 0, content.len()).unwrap() == content[..]);
+    assert!(*core.reader.read(MapId(1), 0, content.len()).unwrap() == content[..]);
     assert!(data.before_read.lock().is_none(), "the device has to be read");
     let stored = first_pbn(&core, 2);
     assert_eq!(page_of(stored), page, "both files have their tags in one page");

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
 use crate::kv::{Kv, KvMemory, Put};
+use crate::volume::assembly::Volume;
 use crate::volume::backend::Backend;
 use crate::{Lbn, Result};
 
@@ -44,7 +44,7 @@ const OTHER: MapId = MapId(2);
 const OTHER_SHARDS: u64 = 400;
 
 /// Fills the cache of clean shards with those of another map.
-fn push_out(core: &Core) {
+fn push_out(core: &Volume) {
     (0..OTHER_SHARDS).for_each(|shard| drop(core.metadata.shard(ShardKey { map: OTHER, shard }).unwrap()));
 }
 
@@ -60,20 +60,20 @@ fn a_shard_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
         core.write(OTHER, shard * 256 * BLOCK_BYTES as u64, &patchy, |_, _| ()).unwrap();
     }
     core.write(MapId(1), 0, &unique(4, 2), |_, _| ()).unwrap();
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     push_out(&core);
     let others = core.clone();
     let (old, new) = (unique(4, 2), unique(4, 3));
     let written = new.clone();
     *kv.after_get.lock() = Some(Box::new(move || {
         others.write(MapId(1), 0, &written, |_, _| ()).unwrap();
-        others.checkpoint().unwrap();
+        others.commits.checkpoint().unwrap();
         push_out(&others);
     }));
     // Without the map's lock: this asks for the end of a file.
     core.metadata.next_stored(MapId(1), Lbn(0), Lbn(256)).unwrap();
     assert!(kv.after_get.lock().is_none(), "the sorted state has to be read");
-    let read = core.read(MapId(1), 0, new.len()).unwrap();
+    let read = core.reader.read(MapId(1), 0, new.len()).unwrap();
     assert!(!read.iter().eq(&old), "the file is what it was before it was written");
     assert!(read.iter().eq(&new));
 }

@@ -2,18 +2,18 @@
 
 use super::*;
 use crate::Urgency;
-use crate::core::Core;
 use crate::tests::fixture::one_level;
+use crate::volume::assembly::Volume;
 
-fn write_awaited(core: &Core, map: u64, data: &[u8]) {
-    core.write_request(MapId(map), 0, data, Urgency::Awaited, |_, _| ()).unwrap();
+fn write_awaited(core: &Volume, map: u64, data: &[u8]) {
+    core.writer.write_request(MapId(map), 0, data, Urgency::Awaited, |_, _| ()).unwrap();
 }
 
 fn lazy(settings: Settings) -> Settings {
     Settings { fingerprints: FingerprintMode::Lazy, inline: Inline::All, ..settings }
 }
 
-fn open(settings: Settings) -> (Devices, Core) {
+fn open(settings: Settings) -> (Devices, Volume) {
     let devices = Devices::new(DATA, lazy(settings));
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();

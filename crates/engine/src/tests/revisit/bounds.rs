@@ -9,16 +9,16 @@ fn hints_of_deleted_files_leave_memory_at_once_and_the_disk_level_by_and_by() {
     write(&core, 2, 0, &recent);
     let gone: Vec<(crate::Tag, Pbn)> =
         (0..20).map(|lbn| pbn(&core, 2, lbn)).map(|pbn| (entry(&core, pbn).tag, pbn)).collect();
-    let in_memory = |(tag, pbn): &(crate::Tag, Pbn)| core.hints.peek(&[*tag]).contains(&(*tag, *pbn));
+    let in_memory = |(tag, pbn): &(crate::Tag, Pbn)| core.base.hints.peek(&[*tag]).contains(&(*tag, *pbn));
     assert!(gone.iter().all(in_memory));
     delete(&core, 2);
     assert!(!gone.iter().any(in_memory), "the memory level forgets with the last reference");
 
-    let on_disk = core.hints.disk_level_size().1;
+    let on_disk = core.base.hints.disk_level_size().1;
     delete(&core, 1);
-    core.commit().unwrap();
-    core.release_waiting();
-    assert_eq!((used(&core), core.hints.disk_level_size().1), (0, on_disk), "the disk level forgets lazily");
+    core.commits.commit().unwrap();
+    core.groups.release_waiting();
+    assert_eq!((used(&core), core.base.hints.disk_level_size().1), (0, on_disk), "the disk level forgets lazily");
 
     // The same content again: the disk level names blocks that are free or hold other content by now.
     write_many(&core, 3, &unique(2_000, 9));
@@ -36,7 +36,7 @@ fn hints_of_deleted_files_leave_memory_at_once_and_the_disk_level_by_and_by() {
     for _ in 0..TURNS_MAX {
         core.hint_levels.sweep_hint_page();
     }
-    assert_eq!(core.hints.disk_level_size().1, 0, "all of them are stale");
+    assert_eq!(core.base.hints.disk_level_size().1, 0, "all of them are stale");
     assert!(counter(&core, "hints_swept") >= on_disk);
 }
 
@@ -66,13 +66,13 @@ fn a_content_that_was_stored_and_deleted_often_is_still_found_and_keeps_nobody_s
         write_many(&core, 100 + round, &unique(4_000, 50 + round));
         delete(&core, 10 + round);
         delete(&core, 100 + round);
-        core.commit().unwrap();
-        core.release_waiting();
+        core.commits.commit().unwrap();
+        core.groups.release_waiting();
     }
     write(&core, 1, 0, &popular);
     write_many(&core, 2, &unique(MANY, 2));
     write(&core, 3, 0, &popular);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     assert!(counter(&core, "hints_dropped") > 0, "the test has to come there");
     work_all(&core, true);
     assert_eq!(used(&core), MANY as u64 + 50);
@@ -90,7 +90,7 @@ fn hints_that_name_nothing_sensible_do_no_harm() {
     core.hint_levels.update_hints(&[], &wrong);
     let mut on_disk: Vec<Hint> = wrong.iter().map(|(tag, pbn)| Hint::new(*tag, *pbn)).collect();
     on_disk.sort_unstable();
-    core.hint_levels.wake_to_merge(core.hints.demote_later(&on_disk, &core.stats.counters));
+    core.hint_levels.wake_to_merge(core.base.hints.demote_later(&on_disk, &core.base.stats.counters));
     core.hint_levels.merge_waiting_hints();
     write(&core, 2, 0, &data);
     revisit_all(&core);
@@ -104,7 +104,7 @@ fn hints_that_name_nothing_sensible_do_no_harm() {
 fn a_rewritten_block_replaces_its_entry_and_a_shared_one_leaves() {
     let (_devices, core) = volume(Inline::All);
     let data = unique(100, 1);
-    let skipped = || core.dedup_status().skipped_blocks;
+    let skipped = || core.work_loop.dedup_status().skipped_blocks;
     write(&core, 1, 0, &data);
     assert_eq!(skipped(), 100, "not found in memory: to be looked up on disk");
     write(&core, 1, 0, &unique(100, 2));
@@ -113,7 +113,7 @@ fn a_rewritten_block_replaces_its_entry_and_a_shared_one_leaves() {
     assert_eq!(skipped(), 100, "shared as they were written");
     write(&core, 1, 0, &vec![0; 10 * BLOCK_BYTES]);
     assert_eq!(skipped(), 90, "zero blocks are no blocks");
-    core.detach(MapId(1), |_| ()).unwrap();
+    core.range_changes.detach(MapId(1), |_| ()).unwrap();
     assert_eq!(skipped(), 0, "the file is gone");
 }
 
@@ -130,13 +130,13 @@ fn an_overflow_to_files_and_to_everything_misses_no_duplicate() {
                 let n = n as u64;
                 write(&core, 1 + round * files + n % files, n / files * stride, block);
             }
-            let status = core.dedup_status();
+            let status = core.work_loop.dedup_status();
             was_whole |= status.skipped_files > 0;
             was_everything |= status.full_pass;
         }
         assert_eq!(used(&core), 3_000);
         assert_eq!((was_whole, was_everything), (files < 1_500, files == 1_500), "the test has to come there");
-        core.backlog.check();
+        core.base.backlog.check();
         revisit_all(&core);
         assert_eq!(used(&core), 1_500);
         assert_clean(&core);
@@ -148,8 +148,8 @@ fn blocks_written_while_a_pass_is_under_way_are_looked_at_too() {
     let (_devices, core) = volume(Inline::Off);
     let data = unique(3_000, 1);
     write_many(&core, 5, &data);
-    core.backlog.restore([Skipped::Everything]);
-    core.revisit(10).unwrap();
+    core.base.backlog.restore([Skipped::Everything]);
+    core.revisits.revisit(10).unwrap();
     // After and before the present place of the pass.
     write_many(&core, 1, &data);
     write_many(&core, 9, &data);
@@ -161,8 +161,8 @@ fn blocks_written_while_a_pass_is_under_way_are_looked_at_too() {
 fn a_small_batch_is_small_also_in_a_pass() {
     let (_devices, core) = volume(Inline::Off);
     write_many(&core, 1, &unique(6_000, 1));
-    core.backlog.restore([Skipped::Everything]);
-    while let Some(blocks) = core.revisit(256).unwrap() {
+    core.base.backlog.restore([Skipped::Everything]);
+    while let Some(blocks) = core.revisits.revisit(256).unwrap() {
         assert!(blocks <= 256 + SHARD_BLOCKS, "{blocks} blocks at once: writers and the rate count on small batches");
     }
 }
@@ -177,10 +177,10 @@ fn smaller_bounds_on_a_live_volume_miss_no_duplicate() {
     write_many(&core, 2, &data);
     tune(&core, "hint_memory", "64K").unwrap();
     tune(&core, "skipped_memory", "6000").unwrap();
-    assert!(core.hints.memory_size().0 <= 64 << 10);
-    assert!(core.backlog.size().0 <= 6_000);
-    core.backlog.check();
-    core.hints.check();
+    assert!(core.base.hints.memory_size().0 <= 64 << 10);
+    assert!(core.base.backlog.size().0 <= 6_000);
+    core.base.backlog.check();
+    core.base.hints.check();
     work_all(&core, false);
     assert_eq!(used(&core), MANY as u64);
     assert_clean(&core);
@@ -203,7 +203,7 @@ fn a_skipped_buffer_that_was_off_for_a_while_misses_no_duplicate() {
 #[test]
 fn nonsense_is_refused_and_nothing_is_changed() {
     let (_devices, core) = volume(Inline::All);
-    let before = core.tuning.settings();
+    let before = core.base.tuning.settings();
     for (name, value) in [
         ("inline", "maybe"),
         ("hint_memory", "1"),
@@ -217,10 +217,10 @@ fn nonsense_is_refused_and_nothing_is_changed() {
     ] {
         let changes = [("worker", "off"), ("hint_memory", "2M"), (name, value), ("inline", "off")];
         let changes = changes.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let error = core.tune(&changes).unwrap_err().to_string();
+        let error = core.work_loop.tune(&changes).unwrap_err().to_string();
         assert!(error.contains(name), "{name}={value}: {error}");
-        assert_eq!(core.tuning.settings(), before, "{name}={value}: all or nothing");
-        assert_eq!(core.hints.memory_size().1, before.hint_bytes);
-        assert_eq!(core.worker.pace_rule().mode, PaceMode::Always);
+        assert_eq!(core.base.tuning.settings(), before, "{name}={value}: all or nothing");
+        assert_eq!(core.base.hints.memory_size().1, before.hint_bytes);
+        assert_eq!(core.base.worker.pace_rule().mode, PaceMode::Always);
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::core::Core;
 use crate::sync::as_another_thread;
 use crate::tests::unreadable::Unreadable;
+use crate::volume::assembly::Volume;
 
 fn pages_of(device: &MemoryDevice) -> Vec<u64> {
     (0..device.len().unwrap() / BLOCK).collect()
@@ -26,9 +26,9 @@ fn with_verify_share_the_worker_drops_no_block_for_a_rotten_one() {
         tune(&core, "verify", verify).unwrap();
         let data = unique(100, 1);
         write(&core, 1, 0, &data);
-        core.hints.clear_memory();
+        core.base.hints.clear_memory();
         write(&core, 2, 0, &data);
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
         core.hint_levels.scan_table().unwrap();
         let target = pbn(&core, 1, 8);
         scribble(&devices.data, &[target.0], 9);
@@ -40,17 +40,17 @@ fn with_verify_share_the_worker_drops_no_block_for_a_rotten_one() {
         }
         assert_eq!(counter(&core, "blocks_compared"), 100);
         assert_holds(&core, 2, &data);
-        core.repair_noticed().unwrap();
+        core.repairs.repair_noticed().unwrap();
         (1..=2).for_each(|map| assert_holds(&core, map, &data));
         assert_clean(&core);
     }
 }
 
-fn assert_savings_recover(core: &Core, map: u64, data: &[u8]) {
+fn assert_savings_recover(core: &Volume, map: u64, data: &[u8]) {
     write_many(core, map, data);
     work_all(core, true);
     assert_eq!(used(core), (data.len() / BLOCK_BYTES) as u64);
-    assert_eq!(core.health.failure(), None);
+    assert_eq!(core.base.health.failure(), None);
     assert_clean(core);
 }
 
@@ -81,7 +81,7 @@ fn a_file_of_hints_that_is_damaged_a_second_time_is_filled_again_a_second_time()
         write_many(&core, some, &scattered);
         work_all(&core, false);
         delete(&core, some);
-        let scanned = core.hints.coverage().take_pages_scanned();
+        let scanned = core.base.hints.coverage().take_pages_scanned();
         assert!(scanned > 0, "round {round}: the damage is noticed, and the table scanned");
         write_many(&core, all, &data);
         work_all(&core, false);
@@ -117,7 +117,7 @@ fn a_file_of_hints_that_is_damaged_between_mounts_is_filled_again() {
             damage(&devices);
             let core = devices.open();
             core.hint_levels.fill_hints().unwrap();
-            assert!(core.hints.coverage().take_pages_scanned() > 0, "the table is scanned");
+            assert!(core.base.hints.coverage().take_pages_scanned() > 0, "the table is scanned");
             assert_savings_recover(&core, 2, &data);
         }
     }
@@ -138,17 +138,17 @@ fn a_file_of_hints_and_one_of_skipped_blocks_that_are_gone_are_made_again() {
         if is_clean {
             close(&core);
         }
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         let devices = Devices { hints: Arc::default(), skipped: Arc::default(), ..devices };
         let core = devices.open();
-        assert!(core.dedup_status().full_pass, "nobody knows what was skipped");
+        assert!(core.work_loop.dedup_status().full_pass, "nobody knows what was skipped");
         core.hint_levels.fill_hints().unwrap();
         assert_savings_recover(&core, 3, &data);
         close(&core);
         let core = devices.open();
-        assert!(!core.is_revisit_left(), "both files are in use again");
+        assert!(!core.worklist.is_revisit_left(), "both files are in use again");
         core.hint_levels.fill_hints().unwrap();
-        assert_eq!(core.hints.coverage().take_pages_scanned(), 0);
+        assert_eq!(core.base.hints.coverage().take_pages_scanned(), 0);
     }
 }
 
@@ -165,7 +165,7 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
             core.backlog_notes.checkpoint_backlog(0);
         }
         close(&core);
-        let newest = core.backlog.file_bytes_written().map(|bytes| bytes / BLOCK % 2 * slot).unwrap();
+        let newest = core.base.backlog.file_bytes_written().map(|bytes| bytes / BLOCK % 2 * slot).unwrap();
         let at = newest + random.below(4) * 16;
         match random.below(3) {
             0 => scribble(&devices.skipped, &[newest / BLOCK], seed),
@@ -178,13 +178,13 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
             }
         }
         let core = devices.open();
-        assert!(core.dedup_status().full_pass);
+        assert!(core.work_loop.dedup_status().full_pass);
         core.hint_levels.fill_hints().unwrap();
         revisit_all(&core);
         assert_eq!(used(&core), 100);
         write(&core, 9, 0, &data);
         close(&core);
-        assert!(!devices.open().dedup_status().full_pass, "the next checkpoint is sound");
+        assert!(!devices.open().work_loop.dedup_status().full_pass, "the next checkpoint is sound");
     }
 }
 
@@ -244,19 +244,19 @@ impl Device for FailingDevice {
 }
 
 /// Only savings are lost. The worker still merges what memory knows, and then rests.
-fn assert_works_without_disk_level(core: &Core) {
+fn assert_works_without_disk_level(core: &Volume) {
     let data = unique(MANY, 1);
     write_many(core, 1, &data);
     let recent = unique(100, 2);
     tune(core, "inline", "off").unwrap();
     write(core, 2, 0, &recent);
     write(core, 3, 0, &recent);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     work_all(core, false);
     assert!(used(core) < MANY as u64 + 200, "what memory knows is merged");
-    assert_eq!(core.health.failure(), None);
-    core.commit().unwrap();
-    core.checkpoint().unwrap();
+    assert_eq!(core.base.health.failure(), None);
+    core.commits.commit().unwrap();
+    core.commits.checkpoint().unwrap();
     assert_holds(core, 1, &data);
     assert_clean(core);
     close(core);
@@ -319,9 +319,9 @@ fn a_file_of_skipped_blocks_that_fails_costs_a_full_pass_and_nothing_else() {
         write(&core, 2, 0, &data);
         core.backlog_notes.checkpoint_backlog(0);
         close(&core);
-        assert_eq!(core.health.failure(), None);
+        assert_eq!(core.base.health.failure(), None);
         let core = devices.open();
-        assert!(core.dedup_status().full_pass);
+        assert!(core.work_loop.dedup_status().full_pass);
         core.hint_levels.fill_hints().unwrap();
         revisit_all(&core);
         assert_eq!(used(&core), 100);
@@ -381,12 +381,12 @@ fn what_could_not_be_looked_at_for_an_error_is_found_by_the_next_full_pass() {
         let core = devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() });
         core.hint_levels.fill_hints().unwrap();
         if is_pass {
-            core.backlog.restore([Skipped::Everything]);
+            core.base.backlog.restore([Skipped::Everything]);
         }
         // The first shard is read, the second is not.
         core.metadata.shard(ShardKey { map: MapId(1), shard: 0 }).unwrap();
         kv.gets_to_fail.store(2, Relaxed);
-        drop(core.revisit(1_000));
+        drop(core.revisits.revisit(1_000));
         assert_eq!(kv.gets_to_fail.load(Relaxed), 0, "the test has to come there");
         work_all(&core, true);
         assert_eq!(used(&core), 600, "is_pass: {is_pass}");
@@ -407,11 +407,11 @@ fn a_block_that_cannot_be_read_keeps_nobody_from_the_others_and_the_work_ends() 
     let core = devices.open_with(data_area);
     core.hint_levels.fill_hints().unwrap();
     for _ in 0..100 {
-        if matches!(core.revisit(1_000), Ok(None)) {
+        if matches!(core.revisits.revisit(1_000), Ok(None)) {
             break;
         }
     }
-    assert!(!core.is_revisit_left(), "a block that cannot be read is equal to none");
+    assert!(!core.worklist.is_revisit_left(), "a block that cannot be read is equal to none");
     assert_eq!(used(&core), 601, "all others are merged");
 }
 
@@ -424,10 +424,10 @@ fn a_checkpoint_in_the_middle_hides_no_file_from_a_full_pass() {
     let data = unique(600, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
-    core.backlog.restore([Skipped::Everything]);
+    core.base.backlog.restore([Skipped::Everything]);
     let checkpointer = core.clone();
     // The checkpointer is another thread.
-    *kv.after_scan.lock() = Some(Box::new(move || as_another_thread(|| checkpointer.checkpoint().unwrap())));
+    *kv.after_scan.lock() = Some(Box::new(move || as_another_thread(|| checkpointer.commits.checkpoint().unwrap())));
     revisit_all(&core);
     assert_eq!(used(&core), 600);
 }

@@ -1,7 +1,7 @@
 //! Merging of copies in memory, on disk, in the log only, after power cuts, and at random.
 
 use super::*;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 #[test]
 fn two_files_of_the_same_content_take_the_blocks_of_one() {
@@ -23,7 +23,7 @@ fn two_files_of_the_same_content_take_the_blocks_of_one() {
         assert_holds(&core, 1, &data);
         assert_holds(&core, 2, &[vec![0; 5 * BLOCK_BYTES], data.clone()].concat());
         assert_clean(&core);
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         let core = devices.after_power_cut_of_all().open();
         assert_eq!((used(&core), core.free_blocks.totals().mapped), (700, Blocks(1_400)));
         assert_holds(&core, 1, &data);
@@ -38,7 +38,7 @@ fn a_scan_sees_what_only_memory_has_of_the_block_table_and_fingerprints_spare_re
     core.hint_levels.fill_hints().unwrap();
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
-    core.hints.clear_memory();
+    core.base.hints.clear_memory();
     write(&core, 2, 0, &data);
     assert_eq!(used(&core), 200);
     core.hint_levels.scan_table().unwrap();
@@ -58,7 +58,7 @@ fn a_block_compared_with_one_of_other_content_and_equal_tag_is_left_alone() {
     let tag = entry(&core, own).tag;
     {
         // A collision of tags cannot be produced, so it is planted in the table.
-        let mut state = core.state.lock();
+        let mut state = core.base.state.lock();
         let page = state.table.edit(crate::format::page::page_of(other));
         let entry = page.entry(other);
         page.set(other, &Entry { tag, ..entry });
@@ -97,7 +97,7 @@ fn more_equal_blocks_than_a_level_keeps_holders_do_not_keep_the_worker_scanning(
         write(&core, 2, copy * 60, &other[copy as usize * 60 * BLOCK_BYTES..][..60 * BLOCK_BYTES]);
         core.hint_levels.merge_waiting_hints();
     }
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     work_all(&core, false);
     assert_eq!(used(&core), 2_460);
     assert_clean(&core);
@@ -119,22 +119,22 @@ fn one_full_pass_is_enough_however_many_hints_on_disk_are_stale() {
             }
             // The last copies find only each other in-line. So the block with the most references is not the lowest.
             if map == 27 {
-                core.hints.clear_memory();
+                core.base.hints.clear_memory();
                 tune(&core, "inline", "all").unwrap();
             }
             write_many(&core, map, &blocks.concat());
             if map == 24 {
                 (1..=24).for_each(|map| delete(&core, map));
-                core.commit().unwrap();
+                core.commits.commit().unwrap();
             }
         }
-        core.checkpoint().unwrap();
-        while core.backlog.take(u64::MAX).is_some() {}
-        core.hints.clear_memory();
+        core.commits.checkpoint().unwrap();
+        while core.base.backlog.take(u64::MAX).is_some() {}
+        core.base.hints.clear_memory();
         core.hint_levels.scan_table().unwrap();
         core.hint_levels.merge_waiting_hints();
-        core.begin_full_pass();
-        while core.revisit(256).unwrap().is_some() {}
+        core.worklist.begin_full_pass();
+        while core.revisits.revisit(256).unwrap().is_some() {}
         assert_eq!(used(&core), 700, "seed {seed}");
         assert_clean(&core);
     }
@@ -182,7 +182,7 @@ fn equal_blocks_whose_hints_were_both_lost_find_each_other() {
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
-    core.hints.clear_memory();
+    core.base.hints.clear_memory();
     revisit_all(&core);
     assert_eq!(used(&core), 100);
     assert_eq!(counter(&core, "hints_repaired"), 200);
@@ -225,21 +225,21 @@ fn blocks_that_are_in_memory_or_in_the_log_only_are_remapped_and_survive() {
         write(&core, 1, 0, &data);
         let rides = random.below(2) == 0;
         if rides {
-            core.commit().unwrap();
+            core.commits.commit().unwrap();
         }
         write(&core, 2, 3, &data);
         if random.below(2) == 0 {
-            core.commit().unwrap();
+            core.commits.commit().unwrap();
         }
         revisit_all(&core);
         assert_eq!(used(&core), 10);
         let is_durable = random.below(2) == 0;
         match is_durable {
-            true if random.below(2) == 0 => core.commit().unwrap(),
-            true => core.checkpoint().unwrap(),
+            true if random.below(2) == 0 => core.commits.commit().unwrap(),
+            true => core.commits.checkpoint().unwrap(),
             false => {}
         }
-        core.release_waiting();
+        core.groups.release_waiting();
         assert_holds(&core, 1, &data);
         let cut = devices.after_power_cut(&mut random);
         let core = cut.open();
@@ -253,7 +253,7 @@ fn blocks_that_are_in_memory_or_in_the_log_only_are_remapped_and_survive() {
         }
         // Freed blocks are reused, and no live block is overwritten.
         write(&core, 4, 0, &unique(900, seed + 1_000));
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         assert_clean(&core);
     }
 }
@@ -265,13 +265,13 @@ fn after_a_power_cut_everything_is_looked_at_once() {
     write(&core, 1, 0, &data);
     core.backlog_notes.checkpoint_backlog(0);
     write(&core, 2, 0, &data);
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let core = devices.after_power_cut_of_all().open();
-    assert!(core.dedup_status().full_pass);
+    assert!(core.work_loop.dedup_status().full_pass);
     core.hint_levels.fill_hints().unwrap();
     revisit_all(&core);
     assert_eq!(used(&core), 300);
-    assert!(!core.dedup_status().full_pass);
+    assert!(!core.work_loop.dedup_status().full_pass);
     assert_clean(&core);
 }
 
@@ -284,21 +284,21 @@ fn after_a_clean_unmount_the_worker_goes_on_where_it_was() {
     write(&core, 2, 0, &data);
     close(&core);
     let core = devices.open();
-    let status = core.dedup_status();
+    let status = core.work_loop.dedup_status();
     assert_eq!((status.full_pass, status.skipped_blocks), (false, 300));
     core.hint_levels.fill_hints().unwrap();
     revisit_all(&core);
     assert_eq!(used(&core), 300);
     close(&core);
     let core = devices.open();
-    assert!(!core.is_revisit_left(), "all was done");
+    assert!(!core.worklist.is_revisit_left(), "all was done");
     drop(core);
     // The same mount, cut off: nothing was committed, so the state of the clean unmount is still true.
     let core = devices.after_power_cut_of_all().open();
-    assert!(!core.is_revisit_left());
+    assert!(!core.worklist.is_revisit_left());
     write(&core, 3, 0, &unique(1, 2));
-    core.commit().unwrap();
-    assert!(devices.after_power_cut_of_all().open().dedup_status().skipped_files == 0);
+    core.commits.commit().unwrap();
+    assert!(devices.after_power_cut_of_all().open().work_loop.dedup_status().skipped_files == 0);
 }
 
 #[test]
@@ -307,12 +307,12 @@ fn a_pass_in_the_middle_goes_on_after_a_clean_unmount() {
     let data = unique(5_000, 1);
     write_many(&core, 1, &data);
     write_many(&core, 2, &data);
-    core.backlog.restore([Skipped::Everything]);
-    core.revisit(10).unwrap();
+    core.base.backlog.restore([Skipped::Everything]);
+    core.revisits.revisit(10).unwrap();
     close(&core);
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
-    assert!(core.dedup_status().full_pass);
+    assert!(core.work_loop.dedup_status().full_pass);
     work_all(&core, false);
     assert_eq!(used(&core), 5_000);
     assert_clean(&core);
@@ -327,16 +327,16 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
     close(&core);
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
-    assert_eq!(core.hints.coverage().take_pages_scanned(), 0, "the table was not scanned");
+    assert_eq!(core.base.hints.coverage().take_pages_scanned(), 0, "the table was not scanned");
     write_many(&core, 2, &data);
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
     assert_eq!(counter(&core, "hints_repaired"), 0, "both levels named every block");
     // The mark is about the commit before. After one more commit it does not count.
-    core.commit().unwrap();
+    core.commits.commit().unwrap();
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
-    assert!(core.hints.coverage().take_pages_scanned() > 0);
+    assert!(core.base.hints.coverage().take_pages_scanned() > 0);
     write_many(&core, 3, &data);
     revisit_all(&core);
     assert_eq!(used(&core), MANY as u64);
@@ -345,7 +345,7 @@ fn a_clean_unmount_spares_the_scan_and_nothing_is_missing() {
 
 struct Chance {
     random: Random,
-    core: Core,
+    core: Volume,
     files: Vec<(u64, Vec<u8>)>,
     next_map: u64,
 }
@@ -375,7 +375,7 @@ impl Chance {
             }
             5 => {
                 bytes.resize(from + 100, 0);
-                self.core.truncate(MapId(map), from as u64 + 100, |_, _| ()).unwrap();
+                self.core.range_changes.truncate(MapId(map), from as u64 + 100, |_, _| ()).unwrap();
             }
             6 => {
                 let (source, copied) = self.files[(slot + 1) % self.files.len()].clone();
@@ -392,13 +392,13 @@ impl Chance {
                 self.files[slot] = (self.next_map, Vec::new());
                 return;
             }
-            8 => drop(self.core.revisit(1 + self.random.below(300)).unwrap()),
+            8 => drop(self.core.revisits.revisit(1 + self.random.below(300)).unwrap()),
             _ => match self.random.below(5) {
-                0 => self.core.commit().unwrap(),
-                1 => self.core.checkpoint().unwrap(),
+                0 => self.core.commits.commit().unwrap(),
+                1 => self.core.commits.checkpoint().unwrap(),
                 2 => self.core.hint_levels.merge_waiting_hints(),
                 3 => drop(self.core.hint_levels.sweep_hint_page()),
-                _ => drop(self.core.work()),
+                _ => drop(self.core.work_loop.work()),
             },
         }
         self.files[slot] = (map, bytes);
@@ -434,8 +434,8 @@ fn after_a_full_pass_every_content_is_stored_once_whatever_happened() {
             assert_holds(&chance.core, *map, bytes);
         }
         assert_clean(&chance.core);
-        chance.core.hints.check();
-        chance.core.commit().unwrap();
+        chance.core.base.hints.check();
+        chance.core.commits.commit().unwrap();
         let core = devices.after_power_cut_of_all().open();
         assert_clean(&core);
         for (map, bytes) in &chance.files {

@@ -5,24 +5,24 @@ use oncefs_dedup::{FilePolicy, Rank, Ranks};
 
 use super::*;
 use crate::Change;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 /// The worker does everything, by the paper's ranks.
-fn ranked_volume(ranks: Ranks, inline: Inline) -> (Devices, Core) {
+fn ranked_volume(ranks: Ranks, inline: Inline) -> (Devices, Volume) {
     let devices = Devices::new(DATA, Settings { ranks, run_blocks_min: None, ..settings(inline) });
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
     (devices, core)
 }
 
-fn rank(core: &Core, map: u64, rank: Rank) {
+fn rank(core: &Volume, map: u64, rank: Rank) {
     let mut change = Change::default();
     core.file_policies.policy_change(&mut change, MapId(map), FilePolicy { rank, ..FilePolicy::default() });
-    core.publish(change).unwrap();
+    core.publisher.publish(change).unwrap();
 }
 
 /// How many blocks of file 2 are shared with the blocks of file 1 that are as far from its end.
-fn shared_at_the_end(core: &Core, blocks: [u64; 2]) -> u64 {
+fn shared_at_the_end(core: &Volume, blocks: [u64; 2]) -> u64 {
     let shortest = blocks[0].min(blocks[1]);
     let is_shared = |back: &u64| pbn(core, 1, blocks[0] - back) == pbn(core, 2, blocks[1] - back);
     (1..=shortest).filter(is_shared).count() as u64

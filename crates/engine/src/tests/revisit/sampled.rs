@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::Profile;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 fn sampled(hint_sample: u32) -> Settings {
     Settings { hint_sample, hint_bytes: 12 << 10, ..settings(Inline::All) }
 }
 
-fn open(devices: Devices, settings: Settings) -> (Devices, Core) {
+fn open(devices: Devices, settings: Settings) -> (Devices, Volume) {
     let devices = Devices { settings, ..devices };
     let core = devices.open();
     core.hint_levels.fill_hints().unwrap();
@@ -17,23 +17,23 @@ fn open(devices: Devices, settings: Settings) -> (Devices, Core) {
 }
 
 /// Whether a level names the block.
-fn is_named(core: &Core, tag: crate::Tag, pbn: Pbn) -> bool {
-    core.hints.peek(&[tag]).contains(&(tag, pbn)) || core.hints.is_on_disk(tag, pbn)
+fn is_named(core: &Volume, tag: crate::Tag, pbn: Pbn) -> bool {
+    core.base.hints.peek(&[tag]).contains(&(tag, pbn)) || core.base.hints.is_on_disk(tag, pbn)
 }
 
 /// The tags and blocks of a file of `MANY` blocks.
-fn blocks_of(core: &Core, map: u64) -> Vec<(crate::Tag, Pbn)> {
+fn blocks_of(core: &Volume, map: u64) -> Vec<(crate::Tag, Pbn)> {
     let pbns: Vec<Pbn> = (0..MANY as u64).map(|lbn| pbn(core, map, lbn)).collect();
     pbns.into_iter().map(|pbn| (entry(core, pbn).tag, pbn)).collect()
 }
 
 /// How many blocks of a file are in the sample, all of which must be named, and how many others are.
-fn named(core: &Core, map: u64) -> (usize, usize) {
+fn named(core: &Volume, map: u64) -> (usize, usize) {
     core.hint_levels.merge_waiting_hints();
     let (inside, outside): (Vec<_>, Vec<_>) =
-        blocks_of(core, map).into_iter().partition(|(tag, _)| core.hints.sample().has(*tag));
+        blocks_of(core, map).into_iter().partition(|(tag, _)| core.base.hints.sample().has(*tag));
     let missing = inside.iter().filter(|(tag, pbn)| !is_named(core, *tag, *pbn)).count();
-    assert_eq!(missing, 0, "of {} blocks of {:?}", inside.len(), core.hints.sample());
+    assert_eq!(missing, 0, "of {} blocks of {:?}", inside.len(), core.base.hints.sample());
     (inside.len(), outside.iter().filter(|(tag, pbn)| is_named(core, *tag, *pbn)).count())
 }
 
@@ -49,8 +49,8 @@ fn hints_name_the_live_blocks_of_the_sample_and_no_others() {
         work_all(&core, true);
         assert_eq!(counter(&core, "hints_repaired"), 0, "a block that is not of the sample has lost nothing");
         assert_eq!(named(&core, 1), (inside, 0));
-        core.hints.clear_memory();
-        core.hints.clear_disk_level();
+        core.base.hints.clear_memory();
+        core.base.hints.clear_disk_level();
         work_all(&core, true);
         assert_eq!(counter(&core, "hints_repaired"), inside as u64, "those of the sample have");
         assert_eq!(named(&core, 1), (inside, 0));
@@ -69,7 +69,7 @@ fn the_worker_finds_every_copy_of_what_is_in_the_sample() {
     assert!(used(&core) <= (2 * MANY - inside) as u64, "{} blocks in use", used(&core));
     let first = blocks_of(&core, 1);
     let second = blocks_of(&core, 2);
-    let differ = first.iter().zip(&second).filter(|(a, b)| core.hints.sample().has(a.0) && a.1 != b.1).count();
+    let differ = first.iter().zip(&second).filter(|(a, b)| core.base.hints.sample().has(a.0) && a.1 != b.1).count();
     assert_eq!(differ, 0);
     assert_holds(&core, 2, &data);
     assert_clean(&core);
@@ -86,14 +86,14 @@ fn hints_of_another_sample_pass_for_complete_only_if_they_are() {
             let (devices, core) = open(Devices::new(DATA, sampled(before)), sampled(before));
             write_many(&core, 1, &unique(MANY, 1));
             named(&core, 1);
-            core.checkpoint().unwrap();
+            core.commits.checkpoint().unwrap();
             if is_clean {
                 core.leave_cleanly();
             }
             let (_devices, core) = open(devices, sampled(after));
-            let scanned = core.hints.coverage().take_pages_scanned() > 0;
+            let scanned = core.base.hints.coverage().take_pages_scanned() > 0;
             assert_eq!(scanned, is_scanned || !is_clean);
-            assert!(core.hints.coverage().is_complete());
+            assert!(core.base.hints.coverage().is_complete());
             named(&core, 1);
         }
     }
@@ -108,7 +108,7 @@ fn hints_beyond_the_sample_are_swept() {
     assert!(named(&core, 1).1 > MANY / 2, "until then they are there");
     while core.hint_levels.sweep_hint_page() {}
     let (inside, outside) = named(&core, 1);
-    assert_eq!((outside, core.hints.disk_level_size().1), (0, inside as u64));
+    assert_eq!((outside, core.base.hints.disk_level_size().1), (0, inside as u64));
     assert_eq!(counter(&core, "hints_swept"), (MANY - inside) as u64);
 }
 
@@ -131,8 +131,8 @@ fn a_volume_goes_from_server_to_desktop_and_back() {
         assert!(copies <= if is_desktop { 0 } else { (MANY - inside) as u64 }, "round {round}: {copies} copies");
         assert_holds(&core, 2, &data);
         delete(&core, 2);
-        core.commit().unwrap();
-        core.release_waiting();
+        core.commits.commit().unwrap();
+        core.groups.release_waiting();
         assert_clean(&core);
     }
 }
@@ -141,7 +141,7 @@ fn a_volume_goes_from_server_to_desktop_and_back() {
 fn a_server_s_hints_get_their_share_when_the_volume_grows() {
     let settings = Settings::of(Profile::Server, 1 << 30);
     let (_devices, core) = open(Devices::new(DATA, settings.clone()), settings);
-    let bounds = |core: &Core| (core.tuning.settings().hint_bytes, core.hints.memory_size().1);
+    let bounds = |core: &Volume| (core.base.tuning.settings().hint_bytes, core.base.hints.memory_size().1);
     assert_eq!(bounds(&core), (1 << 20, 1 << 20), "the least");
     core.grow(512 << 30).unwrap();
     assert_eq!(bounds(&core), (16 << 20, 16 << 20), "half a TiB");

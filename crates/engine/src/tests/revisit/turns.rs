@@ -11,7 +11,7 @@ fn a_block_read_for_one_file_serves_the_other_and_is_counted() {
         let data = unique(blocks, 1);
         write(&core, 1, 0, &data);
         write(&core, 2, 0, &data);
-        core.checkpoint().unwrap();
+        core.commits.checkpoint().unwrap();
         drop(core);
         let core = devices.open();
         // Whether a block is shared is known while the table's page is in memory.
@@ -32,7 +32,7 @@ fn a_block_of_one_file_enters_the_cache_when_it_is_read_again() {
     let (devices, core) = volume(Inline::All);
     let data = unique(8, 1);
     write(&core, 1, 0, &data);
-    core.checkpoint().unwrap();
+    core.commits.checkpoint().unwrap();
     drop(core);
     let core = devices.open();
     entry(&core, pbn(&core, 1, 0));
@@ -50,14 +50,14 @@ fn a_paused_worker_looks_at_nothing_until_it_is_resumed() {
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
-    core.dedup(DedupCommand::Pause);
-    core.dedup(DedupCommand::Now { full: true });
+    core.work_loop.dedup(DedupCommand::Pause);
+    core.work_loop.dedup(DedupCommand::Now { full: true });
     for _ in 0..50 {
-        assert!(!core.work().is_zero(), "nobody waits by turning");
+        assert!(!core.work_loop.work().is_zero(), "nobody waits by turning");
     }
-    let status = core.dedup_status();
+    let status = core.work_loop.dedup_status();
     assert_eq!((status.blocks_revisited, status.paused, status.now), (0, true, true));
-    core.dedup(DedupCommand::Resume);
+    core.work_loop.dedup(DedupCommand::Resume);
     work_all(&core, false);
     assert_eq!(used(&core), 100);
 }
@@ -69,19 +69,19 @@ fn told_to_work_now_the_worker_minds_neither_its_mode_nor_requests_and_ends_by_i
         let core = devices.open();
         core.hint_levels.fill_hints().unwrap();
         let data = unique(2_000, 1);
-        core.foreground.serve(|| write_many(&core, 1, &data));
-        core.foreground.serve(|| write_many(&core, 2, &data));
-        core.work();
-        let status = core.dedup_status();
+        core.base.foreground.serve(|| write_many(&core, 1, &data));
+        core.base.foreground.serve(|| write_many(&core, 2, &data));
+        core.work_loop.work();
+        let status = core.work_loop.dedup_status();
         assert_eq!((status.blocks_revisited, status.now, status.skipped_blocks), (0, false, 4_000), "{status:?}");
         assert_eq!((status.inline_percent, status.rebuild_pages), (0.0, 0));
         work_all(&core, false);
-        let status = core.dedup_status();
+        let status = core.work_loop.dedup_status();
         assert_eq!((status.blocks_revisited, status.blocks_remapped, status.skipped_blocks), (4_000, 2_000, 0));
         assert_eq!(used(&core), 2_000);
-        core.foreground.serve(|| write_many(&core, 3, &data));
-        core.work();
-        assert_eq!(core.dedup_status().blocks_revisited, 4_000, "and then minds them again");
+        core.base.foreground.serve(|| write_many(&core, 3, &data));
+        core.work_loop.work();
+        assert_eq!(core.work_loop.dedup_status().blocks_revisited, 4_000, "and then minds them again");
     }
 }
 
@@ -90,12 +90,12 @@ fn a_full_pass_tells_how_far_it_is() {
     let (_devices, core) = volume(Inline::Off);
     write_many(&core, 1, &unique(6_000, 1));
     revisit_all(&core);
-    core.dedup(DedupCommand::Now { full: true });
-    assert!(core.dedup_status().full_pass);
+    core.work_loop.dedup(DedupCommand::Now { full: true });
+    assert!(core.work_loop.dedup_status().full_pass);
     let mut done = 0;
     loop {
-        core.work();
-        let status = core.dedup_status();
+        core.work_loop.work();
+        let status = core.work_loop.dedup_status();
         if !status.full_pass {
             break;
         }
@@ -104,18 +104,18 @@ fn a_full_pass_tells_how_far_it_is() {
         done = status.pass_blocks_done;
     }
     work_all(&core, false);
-    assert_eq!(core.dedup_status().blocks_revisited, 12_000);
-    assert_eq!(core.dedup_status().eta_seconds, None);
+    assert_eq!(core.work_loop.dedup_status().blocks_revisited, 12_000);
+    assert_eq!(core.work_loop.dedup_status().eta_seconds, None);
 }
 
 #[test]
 fn a_write_that_asks_to_be_admitted_and_a_status_do_not_wait_for_each_other() {
     let (_devices, core) = volume(Inline::Adaptive);
     std::thread::scope(|scope| {
-        let is_free = core.inline.while_admission_waits(|| {
-            scope.spawn(|| core.admit());
+        let is_free = core.base.inline.while_admission_waits(|| {
+            scope.spawn(|| core.admission.admit());
             std::thread::sleep(Duration::from_millis(100));
-            core.tuning.is_free_within(Duration::from_secs(20))
+            core.base.tuning.is_free_within(Duration::from_secs(20))
         });
         assert!(is_free, "whoever waits for the controller holds the settings, for which its holder may wait");
     });
@@ -130,23 +130,27 @@ fn whoever_ranks_has_his_turns_when_nothing_is_left_to_look_at_and_now_ends_behi
     let turns = taken.clone();
     let turn = move || {
         let core = ranked.upgrade().expect("the test holds it");
-        assert!(!core.is_revisit_left(), "blocks that were skipped come first");
+        assert!(!core.worklist.is_revisit_left(), "blocks that were skipped come first");
         let turn = turns.fetch_add(1, Relaxed);
         if turn == 1 {
             // A file that may share more now.
-            core.backlog.requeue(Work::Owner(2));
+            core.base.backlog.requeue(Work::Owner(2));
         }
         Ok((turn < TURNS).then_some(0))
     };
-    assert!(core.worker.rank_by(Box::new(turn)));
+    assert!(core.base.worker.rank_by(Box::new(turn)));
     let data = unique(100, 1);
     write(&core, 1, 0, &data);
     write(&core, 2, 0, &data);
-    core.dedup(DedupCommand::Pause);
-    core.work();
+    core.work_loop.dedup(DedupCommand::Pause);
+    core.work_loop.work();
     assert_eq!(taken.load(Relaxed), 0, "he is held with the worker");
-    core.dedup(DedupCommand::Resume);
+    core.work_loop.dedup(DedupCommand::Resume);
     work_all(&core, false);
-    assert_eq!((taken.load(Relaxed), core.dedup_status().now), (TURNS + 1, false), "the last one had nothing to do");
-    assert_eq!((used(&core), core.dedup_status().blocks_revisited), (100, 300));
+    assert_eq!(
+        (taken.load(Relaxed), core.work_loop.dedup_status().now),
+        (TURNS + 1, false),
+        "the last one had nothing to do"
+    );
+    assert_eq!((used(&core), core.work_loop.dedup_status().blocks_revisited), (100, 300));
 }

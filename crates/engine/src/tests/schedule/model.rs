@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 
-use crate::core::Core;
+use crate::fsck::parts::checker;
 use crate::tests::fixture::{Devices, Random};
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Change, MapId, Result};
 
 pub const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -60,11 +61,11 @@ pub fn shared_content(random: &mut Random, blocks: u64) -> Content {
 }
 
 /// Reads whole blocks, each of which must be one that was written.
-pub fn read(core: &Core, map: MapId, first: u64, blocks: u64) -> Result<Content> {
+pub fn read(core: &Volume, map: MapId, first: u64, blocks: u64) -> Result<Content> {
     let mut content = Content::new();
     for at in (first..first + blocks).step_by(READ_BLOCKS) {
         let count = (first + blocks - at).min(READ_BLOCKS as u64);
-        let bytes = core.read(map, at * BLOCK, count as usize * BLOCK_BYTES)?.to_vec();
+        let bytes = core.reader.read(map, at * BLOCK, count as usize * BLOCK_BYTES)?.to_vec();
         for block in bytes.chunks(BLOCK_BYTES) {
             let id = u64::from_le_bytes(block[..8].try_into().unwrap());
             assert!(bytes_of(&[id]) == block, "a block that begins with {id:x} is not the one that was written");
@@ -212,7 +213,7 @@ fn recovered(devices: &Devices, files: &[File], when: &str) {
     assert_clean(&core, when);
 }
 
-pub fn assert_clean(core: &Core, when: &str) {
-    let report = core.check(true, &mut |_, _| ()).unwrap();
+pub fn assert_clean(core: &Volume, when: &str) {
+    let report = checker(&core).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{when}: {:#?}", report.problems);
 }

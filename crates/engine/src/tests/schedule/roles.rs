@@ -6,7 +6,7 @@ use std::time::Duration;
 use shuttle::thread;
 
 use super::model::{BLOCK, Content, bytes_of, note, note_gone, read};
-use super::volume::{Shape, Volume};
+use super::volume::{Shape, SmallVolume};
 use crate::tests::fixture::Random;
 use crate::{BackgroundStep, Blocks, Error, Lbn, Result};
 
@@ -42,17 +42,17 @@ pub struct Roles {
     pub workers: u64,
 }
 
-type Role = fn(&Volume, usize, &mut Random);
+type Role = fn(&SmallVolume, usize, &mut Random);
 
 /// Lets all of them work on a new volume and compares it with the model.
 pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     let files = FILES * roles.writers as usize;
-    let volume = Arc::new(Volume::new(shape, files, Random::new(random.word())));
+    let volume = Arc::new(SmallVolume::new(shape, files, Random::new(random.word())));
     let kinds: [(u64, Role); 7] = [
         (roles.writers, write),
         (roles.readers, read_others),
         (roles.committers, |volume, _, _| volume.commit(0..0)),
-        (roles.checkpointers, |volume, _, _| volume.core.checkpoint().unwrap()),
+        (roles.checkpointers, |volume, _, _| volume.core.commits.checkpoint().unwrap()),
         (roles.releasers, release),
         (roles.reclaimers, |volume, _, _| reclaim(volume)),
         (roles.workers, deduplicate),
@@ -70,14 +70,14 @@ pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     });
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     if let Some(committer) = committer {
-        volume.core.signals.stop();
+        volume.core.base.signals.stop();
         committer.join().unwrap();
     }
     Arc::into_inner(volume).expect("all threads ended").finish();
 }
 
 /// Changes its own files, reads them back, and commits now and then.
-fn write(volume: &Volume, writer: usize, random: &mut Random) {
+fn write(volume: &SmallVolume, writer: usize, random: &mut Random) {
     let own = writer * FILES..(writer + 1) * FILES;
     for _ in 0..CHANGES {
         let slot = own.start + random.below(FILES as u64) as usize;
@@ -92,7 +92,7 @@ fn write(volume: &Volume, writer: usize, random: &mut Random) {
     }
 }
 
-fn change(volume: &Volume, slot: usize, random: &mut Random) {
+fn change(volume: &SmallVolume, slot: usize, random: &mut Random) {
     let mut new = volume.model.file(slot).newest().clone();
     let first = random.below(FIRST_MAX);
     let blocks = if random.below(2) == 0 { volume.shape.write_blocks_max } else { 1 + random.below(3) };
@@ -127,14 +127,14 @@ fn change(volume: &Volume, slot: usize, random: &mut Random) {
     }
 }
 
-fn publish(volume: &Volume, slot: usize, kind: u64, range: std::ops::Range<usize>, new: &Content) -> Result<()> {
+fn publish(volume: &SmallVolume, slot: usize, kind: u64, range: std::ops::Range<usize>, new: &Content) -> Result<()> {
     let (core, map) = (&volume.core, volume.model.file(slot).map);
     let (at, blocks) = (range.start as u64, range.len() as u64);
     let noted = note(slot, map, new);
     match kind {
-        0 => core.truncate(map, at * BLOCK, noted),
+        0 => core.range_changes.truncate(map, at * BLOCK, noted),
         1 => {
-            core.detach(map, note_gone(slot))?;
+            core.range_changes.detach(map, note_gone(slot))?;
             volume.model.replace(slot, volume.fresh_map());
             Ok(())
         }
@@ -142,13 +142,13 @@ fn publish(volume: &Volume, slot: usize, kind: u64, range: std::ops::Range<usize
             let other = volume.model.file(slot ^ 1).map;
             core.clone_blocks((other, Lbn(0)), (map, Lbn(at)), Blocks(blocks), noted)
         }
-        4 => core.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
+        4 => core.range_changes.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
         _ => core.write(map, at * BLOCK, &bytes_of(&new[range]), noted),
     }
 }
 
 /// Reads any file, even while it changes: it has only content that its writer wrote.
-fn read_others(volume: &Volume, _: usize, random: &mut Random) {
+fn read_others(volume: &SmallVolume, _: usize, random: &mut Random) {
     let slot = random.below(volume.model.len() as u64) as usize;
     let file = volume.model.file(slot);
     match read(&volume.core, file.map, 0, READ_BLOCKS) {
@@ -160,22 +160,22 @@ fn read_others(volume: &Volume, _: usize, random: &mut Random) {
     }
 }
 
-fn release(volume: &Volume, _: usize, random: &mut Random) {
-    volume.core.release_waiting();
+fn release(volume: &SmallVolume, _: usize, random: &mut Random) {
+    volume.core.groups.release_waiting();
     if random.below(2) == 0 {
         volume.core.free_blocks.punch_some();
     }
 }
 
-fn reclaim(volume: &Volume) {
-    if let Some(map) = volume.core.signals.next_detached(Duration::ZERO) {
-        volume.core.reclaim(map).unwrap();
+fn reclaim(volume: &SmallVolume) {
+    if let Some(map) = volume.core.base.signals.next_detached(Duration::ZERO) {
+        volume.core.reclaimer.reclaim(map).unwrap();
     }
 }
 
-fn deduplicate(volume: &Volume, _: usize, random: &mut Random) {
+fn deduplicate(volume: &SmallVolume, _: usize, random: &mut Random) {
     match random.below(6) {
-        0 => volume.core.begin_full_pass(),
+        0 => volume.core.worklist.begin_full_pass(),
         1 => {
             volume.core.hint_levels.sweep_hint_page();
         }

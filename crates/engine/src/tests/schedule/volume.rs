@@ -9,7 +9,6 @@ use shuttle::sync::mpsc;
 
 use super::model::{Content, Model, assert_clean, content, read, shared_content};
 use crate::background::committer::answer;
-use crate::core::Core;
 use crate::device::Device;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
@@ -17,6 +16,7 @@ use crate::space::allocator::Run;
 use crate::space::claim::Claim;
 use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
+use crate::volume::assembly::Volume;
 use crate::{Backend, BackgroundStep, Blocks, MapId, Result};
 
 /// The blocks that a volume keeps back from ordinary writes. They are given away before the work begins.
@@ -141,7 +141,7 @@ impl Kv for Scheduled<dyn Kv> {
     }
 }
 
-fn open(model: &Arc<Model>) -> Core {
+fn open(model: &Arc<Model>) -> Volume {
     let backend = model.devices.backend();
     let scheduled = |inner, is_log| -> Arc<dyn Device> { Arc::new(Scheduled { inner, model: model.clone(), is_log }) };
     let backend = Backend {
@@ -155,14 +155,14 @@ fn open(model: &Arc<Model>) -> Core {
 }
 
 /// The volume, and its model.
-pub struct Volume {
-    pub core: Core,
+pub struct SmallVolume {
+    pub core: Volume,
     pub model: Arc<Model>,
     pub shape: Shape,
     given_away: Vec<Run>,
 }
 
-impl Volume {
+impl SmallVolume {
     /// An empty volume; `files` files without a block.
     pub fn new(shape: Shape, files: usize, random: Random) -> Self {
         let levels = if shape.has_two_levels { two_levels() } else { one_level() };
@@ -171,7 +171,7 @@ impl Volume {
         let model = Arc::new(Model::new(devices, random));
         let core = open(&model);
         let mut load = |region| core.free_blocks.load_region(region);
-        let given_away = core.space.allocate(KEPT_BACK, &mut load).unwrap();
+        let given_away = core.base.space.allocate(KEPT_BACK, &mut load).unwrap();
         let volume = Self { core, model, shape, given_away };
         (0..files).for_each(|_| volume.model.add(volume.fresh_map()));
         volume
@@ -184,7 +184,7 @@ impl Volume {
 
     /// A map id that no file had.
     pub fn fresh_map(&self) -> MapId {
-        self.core.maps.take_id()
+        self.core.base.maps.take_id()
     }
 
     /// Commits. The earlier content of these files is durable then.
@@ -192,7 +192,7 @@ impl Volume {
         let current: Vec<_> = slots.map(|slot| (slot, self.model.file(slot).versions.len())).collect();
         match self.shape.has_committer {
             true => self.wait_for_commit(),
-            false => self.core.commit().unwrap(),
+            false => self.core.commits.commit().unwrap(),
         }
         self.model.acknowledge(&current);
     }
@@ -206,13 +206,13 @@ impl Volume {
     /// The work of the committer's thread, without its clock: it commits when a caller waits.
     pub fn commit_until_stopped(&self) {
         loop {
-            let is_idle = self.core.group_times().0.is_none();
-            let request = self.core.signals.next_commit(Duration::MAX, is_idle);
+            let is_idle = self.core.groups.group_times().0.is_none();
+            let request = self.core.base.signals.next_commit(Duration::MAX, is_idle);
             if request.now {
                 answer(&self.core, request.barriers);
             }
             if request.stop {
-                return answer(&self.core, self.core.signals.next_commit(Duration::ZERO, false).barriers);
+                return answer(&self.core, self.core.base.signals.next_commit(Duration::ZERO, false).barriers);
             }
         }
     }
@@ -232,12 +232,12 @@ impl Volume {
     /// Hands out every unused block, once all waiting work is done.
     fn hand_out_all(&mut self) {
         while self.core.run(BackgroundStep::Reclaim).unwrap() {}
-        self.core.checkpoint().unwrap();
-        self.core.release_waiting();
-        self.core.space.give_back(&std::mem::take(&mut self.given_away));
-        let totals = self.core.state.lock().totals;
+        self.core.commits.checkpoint().unwrap();
+        self.core.groups.release_waiting();
+        self.core.base.space.give_back(&std::mem::take(&mut self.given_away));
+        let totals = self.core.base.state.lock().totals;
         let free = (totals.data - totals.used).0;
-        assert_eq!(self.core.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
+        assert_eq!(self.core.base.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
         let runs = self.core.free_blocks.allocate(free, Claim::KeptBack);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
         self.core.free_blocks.give_back(&runs);

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use oncefs_toolbox::counts::{gate_or_drill, seed};
 
 use super::*;
-use crate::core::Core;
+use crate::fsck::parts::checker;
+use crate::volume::assembly::Volume;
 
 const FILES: u64 = 4;
 const FILE_BLOCKS: u64 = 24;
@@ -17,7 +18,7 @@ const ROUNDS_MAX: u64 = 100_000;
 struct Work {
     random: Random,
     devices: Devices,
-    core: Core,
+    core: Volume,
     /// The content of each block of each file, by number; 0: a hole.
     model: Vec<Vec<u64>>,
     committed: Vec<Vec<u64>>,
@@ -48,16 +49,16 @@ impl Work {
                 self.model[file as usize][range].copy_from_slice(&contents);
             }
             3 => {
-                self.core.zero(MapId(file + 1), first * BLOCK, blocks * BLOCK, false, |_, _| ()).unwrap();
+                self.core.range_changes.zero(MapId(file + 1), first * BLOCK, blocks * BLOCK, false, |_, _| ()).unwrap();
                 self.model[file as usize][range].fill(0);
             }
             4 => self.damage(file, first),
             5 => self.commit(),
             6 => settle(&self.core),
-            7 => self.core.repair_noticed().unwrap(),
-            8 => self.core.release_waiting(),
-            9 => drop(self.core.command_scrub(ScrubCommand::Start { rate: None })),
-            _ => drop(self.core.scrub_some(1 + self.random.below(256)).unwrap()),
+            7 => self.core.repairs.repair_noticed().unwrap(),
+            8 => self.core.groups.release_waiting(),
+            9 => drop(self.core.scrubber.command_scrub(ScrubCommand::Start { rate: None })),
+            _ => drop(self.core.scrubber.scrub_some(1 + self.random.below(256)).unwrap()),
         }
     }
 
@@ -65,20 +66,20 @@ impl Work {
     fn damage(&mut self, file: u64, lbn: u64) {
         if self.model[file as usize][lbn as usize] > 0 {
             let at = pbn(&self.core, file + 1, lbn);
-            if self.core.staging.get(at).is_none() {
+            if self.core.base.staging.get(at).is_none() {
                 rot_sectors(&self.devices, at, 1 + self.random.below(8) as usize);
             }
         }
     }
 
     fn commit(&mut self) {
-        self.core.commit().unwrap();
+        self.core.commits.commit().unwrap();
         self.committed = self.model.clone();
     }
 
     /// A read returns what was written, or an error. Without verification, rot that no scrub found yet may be read.
     fn compare(&mut self) {
-        let verifies = self.core.tuning.verifies_reads();
+        let verifies = self.core.base.tuning.verifies_reads();
         for (file, contents) in self.model.iter().enumerate() {
             for (lbn, content) in contents.iter().enumerate() {
                 let expected = if *content == 0 { vec![0; BLOCK_BYTES] } else { unique(1, *content) };
@@ -93,7 +94,7 @@ impl Work {
 
     fn check(&self) {
         // Without the data, because this test is about damage that was not found yet.
-        let report = self.core.check(false, &mut |_, _| ()).unwrap();
+        let report = checker(&self.core).check(false, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
     }
 
@@ -117,7 +118,7 @@ fn power_cuts_anywhere_leave_counts_right_and_no_wrong_bytes() {
         for _ in 0..150 {
             work.step();
             if work.random.below(20) == 0 {
-                let counters = work.core.stats.counters.snapshot();
+                let counters = work.core.base.stats.counters.snapshot();
                 counters.into_iter().for_each(|(name, count)| *happened.entry(name).or_default() += count);
                 // Commits made by checkpoint and scrub count as well.
                 work.commit();
@@ -146,9 +147,9 @@ impl Work {
     /// A step that changes no file and that a crash may undo or keep.
     fn quiet_step(&mut self) {
         match self.random.below(4) {
-            0 => self.core.repair_noticed().unwrap(),
-            1 => drop(self.core.command_scrub(ScrubCommand::Start { rate: None })),
-            _ => drop(self.core.scrub_some(1 + self.random.below(256)).unwrap()),
+            0 => self.core.repairs.repair_noticed().unwrap(),
+            1 => drop(self.core.scrubber.command_scrub(ScrubCommand::Start { rate: None })),
+            _ => drop(self.core.scrubber.scrub_some(1 + self.random.below(256)).unwrap()),
         }
     }
 }
@@ -160,12 +161,12 @@ fn a_block_that_was_freed_or_rewritten_before_it_is_marked_is_none_of_the_scrub_
     settle(&core);
     let bad = pbn(&core, 1, 2);
     rot(&devices, bad);
-    let _pin = core.space.pin();
+    let _pin = core.base.pins.pin();
     write(&core, 1, 2, &unique(1, 7));
-    assert!(!core.look_at_suspect(bad).unwrap());
-    core.commit().unwrap();
-    assert!(!core.look_at_suspect(bad).unwrap());
-    assert_eq!(core.bad_blocks(), []);
+    assert!(!core.repairs.look_at_suspect(bad).unwrap());
+    core.commits.commit().unwrap();
+    assert!(!core.repairs.look_at_suspect(bad).unwrap());
+    assert_eq!(core.affected_files.bad_blocks(), []);
     assert_clean(&core);
 }
 
@@ -186,7 +187,7 @@ fn files_change_while_the_scrub_looks_at_them() {
                     let at = random.below(16);
                     match random.below(4) {
                         0 => {
-                            core.zero(MapId(writer), at * BLOCK, BLOCK, false, |_, _| ()).unwrap();
+                            core.range_changes.zero(MapId(writer), at * BLOCK, BLOCK, false, |_, _| ()).unwrap();
                             held[at as usize] = 0;
                         }
                         1 => {
@@ -213,16 +214,16 @@ fn files_change_while_the_scrub_looks_at_them() {
             if round >= ROUNDS_MIN && count(&core, "blocks_bad") > 0 {
                 break;
             }
-            core.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
-            core.scrub_some(256).unwrap();
-            core.repair_noticed().unwrap();
-            core.commit().unwrap();
+            core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+            core.scrubber.scrub_some(256).unwrap();
+            core.repairs.repair_noticed().unwrap();
+            core.commits.commit().unwrap();
             if round % 7 == 0 {
                 settle(&core);
                 // Damages a block at rest: one that is live now and not in memory.
                 let live: Vec<Pbn> =
                     (1..200).map(Pbn).filter(|pbn| core.metadata.known_entry(*pbn).unwrap().count > 0).collect();
-                let at_rest: Vec<Pbn> = live.into_iter().filter(|pbn| core.staging.get(*pbn).is_none()).collect();
+                let at_rest: Vec<Pbn> = live.into_iter().filter(|pbn| core.base.staging.get(*pbn).is_none()).collect();
                 if let Some(pbn) = at_rest.get(random.below(at_rest.len().max(1) as u64) as usize) {
                     rot(&devices, *pbn);
                 }
@@ -232,8 +233,8 @@ fn files_change_while_the_scrub_looks_at_them() {
     });
     assert_eq!(wrong.into_inner(), 0, "reads that gave other bytes than were written");
     assert!(count(&core, "blocks_bad") > 0);
-    core.commit().unwrap();
-    let report = core.check(false, &mut |_, _| ()).unwrap();
+    core.commits.commit().unwrap();
+    let report = checker(&core).check(false, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
     scrub(&core);
     scrub(&core);

@@ -1,10 +1,10 @@
 //! The sources of good content: the read cache, an equal block, a read, a replica. And the ones that must not be used.
 
 use super::*;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 /// Two files with equal content in blocks of their own, and the block of the first that is damaged.
-fn equal_files(settings: Settings) -> (Devices, Core, Vec<u8>, Pbn) {
+fn equal_files(settings: Settings) -> (Devices, Volume, Vec<u8>, Pbn) {
     let (devices, core) = volume(settings);
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
@@ -25,7 +25,7 @@ fn the_read_cache_heals_a_block_at_once() {
     rot(&devices, pbn(&core, 1, 9));
     rot(&devices, pbn(&core, 1, 30));
     assert_eq!(scrub(&core), 2);
-    let status = core.scrub_status();
+    let status = core.scrubber.scrub_status();
     assert_eq!((status.blocks_bad, status.blocks_lost), (1, 1), "one was in the cache, is moved and in use again");
     assert!(read(&core, 1, 0, 30).unwrap() == data[..30 * BLOCK_BYTES]);
     assert!(is_lost(read(&core, 1, 30, 1)));
@@ -38,7 +38,7 @@ fn an_equal_block_elsewhere_heals_at_once() {
     rot(&devices, bad);
     assert_eq!(scrub(&core), 1);
     assert_eq!(pbn(&core, 1, 8), pbn(&core, 2, 8), "the file refers to the replacement itself");
-    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, 79));
+    assert_eq!((core.scrubber.scrub_status().blocks_bad, used(&core)), (0, 79));
     (1..=2).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
 }
@@ -47,12 +47,12 @@ fn an_equal_block_elsewhere_heals_at_once() {
 fn reading_the_same_content_elsewhere_heals() {
     let (devices, core, data, bad) = equal_files(apart());
     // Hints are advice: without them the equal block is unknown until it is read.
-    core.hints.clear_memory();
+    core.base.hints.clear_memory();
     rot(&devices, bad);
     assert_eq!(scrub(&core), 1);
     assert!(is_lost(read(&core, 1, 8, 1)));
     assert!(read(&core, 2, 0, 40).unwrap() == data);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     (1..=2).for_each(|map| assert_holds(&core, map, &data));
     assert_eq!(count(&core, "blocks_repaired"), 1);
     assert_clean(&core);
@@ -65,7 +65,7 @@ fn a_tag_alone_does_not_heal() {
     assert_eq!(scrub(&core), 1, "no fingerprint was known, and little of the block is left");
     write(&core, 3, 0, &data);
     read(&core, 2, 0, 40).unwrap();
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert!(is_lost(read(&core, 1, 8, 1)));
     assert_eq!(count(&core, "blocks_repaired"), 0);
     // With a fingerprint the same damage is harmless.
@@ -98,23 +98,23 @@ fn a_home_that_goes_bad_is_healed_as_any_other() {
     rot(&devices, pbn(&core, 1, 2));
     scrub(&core);
     write(&core, 2, 0, &data);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     settle(&core);
     assert_holds(&core, 1, &data);
     let replacement = pbn(&core, 2, 2);
     rot(&devices, replacement);
-    core.read_cache.remove(replacement);
+    core.base.read_cache.remove(replacement);
     core.damage_reports.suspect(replacement);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert!(is_lost(read(&core, 1, 2, 1)) && is_lost(read(&core, 2, 2, 1)));
     write(&core, 3, 0, &data);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
     scrub(&core);
     scrub(&core);
     (1..=3).for_each(|map| assert_holds(&core, map, &data));
-    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, 4));
+    assert_eq!((core.scrubber.scrub_status().blocks_bad, used(&core)), (0, 4));
     assert_clean(&core);
 }
 
@@ -130,13 +130,13 @@ fn a_target_that_cannot_be_compared_is_not_shared_and_not_in_the_way() {
     write(&core, 2, 0, &data);
     assert_holds(&core, 2, &data);
     assert_eq!(used(&core), 41);
-    core.repair_noticed().unwrap();
-    assert_eq!(core.scrub_status().blocks_bad, 1);
+    core.repairs.repair_noticed().unwrap();
+    assert_eq!(core.scrubber.scrub_status().blocks_bad, 1);
     assert_clean(&core);
 }
 
 /// A file with fingerprints whose block 8 has rotted on the device, while the read cache still has it.
-fn rotten_target(verify: Verify) -> (Devices, Core, Vec<u8>, Pbn) {
+fn rotten_target(verify: Verify) -> (Devices, Volume, Vec<u8>, Pbn) {
     let (devices, core) = volume(Settings { verify, ..eager() });
     let data = unique(40, 1);
     write(&core, 1, 0, &data);
@@ -155,14 +155,14 @@ fn with_verify_share_a_rotten_target_is_not_shared_and_the_good_copy_becomes_its
     assert_eq!(count(&core, "blocks_compared"), 40);
     settle(&core);
     // The cached content of the rotten block must not repair it here.
-    core.read_cache.remove(bad);
-    core.repair_noticed().unwrap();
+    core.base.read_cache.remove(bad);
+    core.repairs.repair_noticed().unwrap();
     assert_eq!((count(&core, "blocks_bad"), count(&core, "blocks_repaired")), (1, 1));
-    assert_eq!(core.scrub_status().blocks_lost, 0, "the block that was stored anew serves for it");
+    assert_eq!(core.scrubber.scrub_status().blocks_lost, 0, "the block that was stored anew serves for it");
     (1..=2).for_each(|map| assert_holds(&core, map, &data));
     assert_clean(&core);
     let reopened = devices.after_power_cut_of_all().open();
-    reopened.commit().unwrap();
+    reopened.commits.commit().unwrap();
     assert_holds(&reopened, 2, &data);
 }
 
@@ -180,7 +180,7 @@ fn with_verify_share_only_the_first_share_reads() {
     settle(&core);
     rot(&devices, pbn(&core, 5, 7));
     write(&core, 5, 7, &unique(40, 2)[7 * BLOCK_BYTES..8 * BLOCK_BYTES]);
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert_holds(&core, 5, &unique(40, 2));
     assert_clean(&core);
 }
@@ -195,7 +195,7 @@ fn without_verify_share_the_fingerprint_alone_decides() {
     }
 }
 
-fn with_replicas(above: u64) -> (Devices, Core, Vec<u8>) {
+fn with_replicas(above: u64) -> (Devices, Volume, Vec<u8>) {
     let (devices, core) = volume(Settings { replicate_refs_above: above, ..eager() });
     let data = unique(10, 1);
     (1..=5).for_each(|map| write(&core, map, 0, &data[..5 * BLOCK_BYTES]));
@@ -214,7 +214,7 @@ fn blocks_with_many_references_are_kept_twice_until_they_have_few() {
     assert_eq!((count(&core, "replicas_made"), used(&core)), (5, 15), "once");
     assert_clean(&core);
     let core = {
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
         devices.after_power_cut_of_all().open()
     };
     delete(&core, 5);
@@ -233,7 +233,7 @@ fn freeing_a_block_drops_its_copy_and_so_does_the_setting() {
     let (_devices, core, _) = with_replicas(4);
     scrub(&core);
     (1..=5).for_each(|map| delete(&core, map));
-    core.repair_noticed().unwrap();
+    core.repairs.repair_noticed().unwrap();
     assert_eq!(used(&core), 0);
     assert_clean(&core);
     let (_devices, core, _) = with_replicas(4);
@@ -251,7 +251,7 @@ fn a_copy_that_outlived_its_block_is_dropped_by_a_pass_and_never_read_for_anothe
     let old = pbn(&core, 1, 0);
     (1..=5).for_each(|map| delete(&core, map));
     settle(&core);
-    core.release_waiting();
+    core.groups.release_waiting();
     // The worker does not get to it before the power fails.
     let devices = devices.after_power_cut_of_all();
     let core = devices.open();
@@ -260,11 +260,11 @@ fn a_copy_that_outlived_its_block_is_dropped_by_a_pass_and_never_read_for_anothe
     let data = unique(DATA.0 as usize - 300, 9);
     data.chunks(256 * BLOCK_BYTES).enumerate().for_each(|(n, part)| {
         write(&core, 9, n as u64 * 256, part);
-        core.commit().unwrap();
+        core.commits.commit().unwrap();
     });
     settle(&core);
     assert!(entry(&core, old).count > 0, "the block is used again");
-    assert!(!core.read_replica(old, &mut [0; BLOCK_BYTES]));
+    assert!(!core.replica_reader.read_replica(old, &mut [0; BLOCK_BYTES]));
     scrub(&core);
     assert_eq!(used(&core), DATA.0 - 300);
     assert_clean(&core);
@@ -280,15 +280,15 @@ fn a_second_copy_serves_a_read_at_once_and_becomes_the_home() {
         rot(&devices, bad);
         if verify == Verify::Read {
             assert_holds(&core, 3, &data[..5 * BLOCK_BYTES]);
-            core.repair_noticed().unwrap();
+            core.repairs.repair_noticed().unwrap();
         } else {
             assert_eq!(scrub(&core), 1);
         }
         (1..=5).for_each(|map| assert!(read(&core, map, 0, 5).unwrap() == data[..5 * BLOCK_BYTES]));
-        assert_eq!((core.scrub_status().blocks_lost, count(&core, "blocks_repaired")), (0, 1));
+        assert_eq!((core.scrubber.scrub_status().blocks_lost, count(&core, "blocks_repaired")), (0, 1));
         assert_clean(&core);
         scrub(&core);
-        assert_eq!(core.scrub_status().blocks_bad, 0);
+        assert_eq!(core.scrubber.scrub_status().blocks_bad, 0);
         assert_ne!(pbn(&core, 3, 2), bad);
         scrub(&core);
         assert_eq!(used(&core), 15, "and has a copy again");
@@ -301,13 +301,13 @@ fn a_damaged_copy_serves_nobody_and_is_replaced() {
     let (devices, core, _) = with_replicas(4);
     scrub(&core);
     let first = pbn(&core, 1, 0);
-    let copy = core.replica_of(first).unwrap().unwrap();
+    let copy = core.replica_reader.replica_of(first).unwrap().unwrap();
     assert!(copy.0.abs_diff(first.0) > DATA.0 / 3, "far away");
     rot(&devices, copy);
     assert_eq!(scrub(&core), 1);
-    assert!(core.bad_places(10, &|| true).unwrap().unwrap().0.is_empty(), "no file is damaged");
+    assert!(core.affected_files.bad_places(10, &|| true).unwrap().unwrap().0.is_empty(), "no file is damaged");
     assert_clean(&core);
     scrub(&core);
-    assert_eq!((core.scrub_status().blocks_bad, used(&core)), (0, 15));
+    assert_eq!((core.scrubber.scrub_status().blocks_bad, used(&core)), (0, 15));
     assert_clean(&core);
 }

@@ -1,10 +1,21 @@
 //! Reclaim: frees the blocks of detached maps, in portions, also after a crash.
 
-use crate::core::Core;
+use std::sync::Arc;
+
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, ShardKey};
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
 use crate::state::extents::pages_in;
-use crate::write::publish::MapEdit;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::State;
+use crate::sync::Mutex;
+use crate::write::map_edit::MapEdit;
+use crate::write::publish::Publisher;
 use crate::{MapId, Result};
 
 /// Most shards freed in one publication: bounds its memory and the time that other threads wait for the lock. A
@@ -12,7 +23,40 @@ use crate::{MapId, Result};
 /// has.
 const PORTION_SHARDS: usize = 8;
 
-impl Core {
+/// Frees the blocks of detached maps.
+pub struct Reclaimer {
+    signals: Arc<Signals>,
+    health: Arc<Health>,
+    maps: Arc<MapLocks>,
+    journal: Arc<Journal>,
+    state: Arc<Mutex<State>>,
+    metadata: Arc<Metadata>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+}
+
+impl Reclaimer {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            signals: base.signals.clone(),
+            health: base.health.clone(),
+            maps: base.maps.clone(),
+            journal: base.journal.clone(),
+            state: base.state.clone(),
+            metadata: metadata.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+        }
+    }
+}
+
+impl Reclaimer {
     /// Frees a detached map. A crash in the middle leaves its record, so that the next opening continues.
     pub fn reclaim(&self, map: MapId) -> Result<()> {
         let mut from = 0;
@@ -30,7 +74,7 @@ impl Core {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
         let shards = self.metadata.stored_shards(map, *from, PORTION_SHARDS)?;
-        let mut edit = MapEdit::new(self, map);
+        let mut edit = MapEdit::new(&self.metadata, map);
         let (mut pages, mut taken) = (0, 0);
         for &shard in &shards {
             let key = ShardKey { map, shard };
@@ -48,20 +92,13 @@ impl Core {
         }
         plan.map = None;
         // Read before the publication, so that no other thread that wants room in the log waits for a read.
-        self.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
+        self.metadata.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
-        self.apply_certain(plan)?;
+        self.publisher.apply_certain(plan)?;
         *from = shards[..taken].last().map_or(0, |last| last + 1);
         if is_last {
             self.state.lock().forget_detached(map);
         }
         Ok(is_last)
-    }
-
-    /// Maps that wait to be freed, according to their records.
-    pub fn detached_maps(&self) -> Result<Vec<MapId>> {
-        let (from, to) = keys::all_detached();
-        let records = self.metadata.scan(&from, &to, usize::MAX)?;
-        Ok(records.iter().filter_map(|(key, _)| keys::parse_detached(key)).collect())
     }
 }

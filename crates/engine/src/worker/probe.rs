@@ -6,15 +6,27 @@
 //!
 //! Crash: the number is advice. If its record was not committed, the next mount probes again.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oncefs_toolbox::Random;
 
-use crate::core::Core;
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
 use crate::format::device::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
+use crate::policy::policies::PolicyFacts;
+use crate::read::device::DataReader;
+use crate::settings::values::Tuning;
+use crate::signals::foreground::Foreground;
+use crate::space::claim::FreeBlocks;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
 use crate::state::published::Plan;
+use crate::worker::out_of_line::Worker;
+use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
 /// Time spent on each kind of read: several batches of the estimate.
@@ -32,7 +44,48 @@ const PIECES_FIRST: usize = 64;
 /// A round of reads that took less is doubled.
 const ROUND: Duration = Duration::from_millis(25);
 
-impl Core {
+/// Measures what scattered reads cost.
+pub struct DeviceProbe {
+    policy: Arc<PolicyFacts>,
+    tuning: Arc<Tuning>,
+    worker: Arc<Worker>,
+    pins: Arc<Pins>,
+    foreground: Arc<Foreground>,
+    data: Arc<DataArea>,
+    metadata: Arc<Metadata>,
+    free_blocks: Arc<FreeBlocks>,
+    data_reader: Arc<DataReader>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+}
+
+impl DeviceProbe {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        data_reader: &Arc<DataReader>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            policy: base.policy.clone(),
+            tuning: base.tuning.clone(),
+            worker: base.worker.clone(),
+            pins: base.pins.clone(),
+            foreground: base.foreground.clone(),
+            data: base.data.clone(),
+            metadata: metadata.clone(),
+            free_blocks: free_blocks.clone(),
+            data_reader: data_reader.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+        }
+    }
+}
+
+impl DeviceProbe {
     /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
@@ -59,7 +112,7 @@ impl Core {
     /// Makes the reads. False: a program made a request.
     fn probe(&self) -> Result<bool> {
         // Keeps the blocks from being reused while they are read.
-        let _pin = self.space.pin();
+        let _pin = self.pins.pin();
         let mut random = Random::new(self.foreground.now().as_nanos() as u64);
         let (apart, large) = self.places(&mut random);
         if apart.len() < PIECES_FIRST || large.is_empty() {
@@ -71,7 +124,7 @@ impl Core {
             if self.foreground.calls() {
                 return Ok(false);
             }
-            self.read_device(*first, &mut buffer)?;
+            self.data_reader.read_device(*first, &mut buffer)?;
         }
         let (began, mut pieces) = (Instant::now(), PIECES_FIRST);
         while began.elapsed() < TIME {
@@ -81,7 +134,7 @@ impl Core {
             let from = random.below((apart.len() - pieces + 1) as u64) as usize;
             let round = Instant::now();
             let mut blocks = self.data.take_buffer(pieces * BLOCK_BYTES);
-            self.read_blocks_apart(&apart[from..from + pieces], &mut blocks)?;
+            self.data_reader.read_blocks_apart(&apart[from..from + pieces], &mut blocks)?;
             let took = round.elapsed();
             pieces = if took < ROUND { (2 * pieces).min(apart.len()) } else { pieces };
         }
@@ -130,7 +183,7 @@ impl Core {
         let mut plan = Plan::default();
         plan.change.put(keys::device(), DeviceRecord { piece_cost }.encode());
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.apply_certain(plan)?;
+        self.publisher.apply_certain(plan)?;
         self.policy.note_saved(piece_cost);
         Ok(())
     }
@@ -146,16 +199,17 @@ mod tests {
     use super::*;
     use crate::settings::values::Settings;
     use crate::tests::fixture::{Devices, one_level, unique};
+    use crate::volume::assembly::Volume;
     use crate::{Blocks, MapId};
 
     fn devices() -> Devices {
         Devices::new(Blocks(40_000), Settings { slowdown: Some(oncefs_dedup::Slowdown(100)), ..one_level() })
     }
 
-    fn fill(core: &Core, blocks: u64) {
+    fn fill(core: &Volume, blocks: u64) {
         for part in 0..blocks / 256 {
             core.write(MapId(1), part << 20, &unique(256, part), |_, _| ()).unwrap();
-            core.commit().unwrap();
+            core.commits.commit().unwrap();
         }
     }
 
@@ -164,19 +218,23 @@ mod tests {
         let devices = devices();
         let core = devices.open();
         fill(&core, 4_096);
-        assert!(!core.probe_if_due(), "there is too little data");
+        assert!(!core.device_probe.probe_if_due(), "there is too little data");
         fill(&core, 20_480);
-        assert!(core.probe_if_due() && !core.probe_if_due());
-        assert!(core.policy.is_piece_cost_measured());
-        core.save_piece_cost().unwrap();
-        core.commit().unwrap();
-        let cost = core.policy.piece_cost();
+        assert!(core.device_probe.probe_if_due() && !core.device_probe.probe_if_due());
+        assert!(core.base.policy.is_piece_cost_measured());
+        core.device_probe.save_piece_cost().unwrap();
+        core.commits.commit().unwrap();
+        let cost = core.base.policy.piece_cost();
         let core = devices.after_power_cut_of_all().open();
-        assert_eq!((core.policy.piece_cost(), core.policy.is_piece_cost_measured()), (cost, true));
-        let changes = core.stats.counters.groups_committed.load(Relaxed);
-        core.save_piece_cost().unwrap();
-        core.commit().unwrap();
-        assert_eq!(core.stats.counters.groups_committed.load(Relaxed), changes, "what is kept is not written again");
+        assert_eq!((core.base.policy.piece_cost(), core.base.policy.is_piece_cost_measured()), (cost, true));
+        let changes = core.base.stats.counters.groups_committed.load(Relaxed);
+        core.device_probe.save_piece_cost().unwrap();
+        core.commits.commit().unwrap();
+        assert_eq!(
+            core.base.stats.counters.groups_committed.load(Relaxed),
+            changes,
+            "what is kept is not written again"
+        );
     }
 
     #[test]
@@ -184,7 +242,7 @@ mod tests {
         let devices = Devices::new(Blocks(40_000), one_level());
         let core = devices.open();
         fill(&core, 20_480);
-        assert!(!core.probe_if_due() && !core.policy.is_probed());
+        assert!(!core.device_probe.probe_if_due() && !core.base.policy.is_probed());
     }
 
     #[test]
@@ -195,9 +253,12 @@ mod tests {
         let mut bytes = DeviceRecord { piece_cost: PieceCost::of_blocks(7.0) }.encode();
         bytes[1] ^= 1;
         plan.change.put(keys::device(), bytes);
-        core.apply_certain(plan).unwrap();
-        core.commit().unwrap();
+        core.publisher.apply_certain(plan).unwrap();
+        core.commits.commit().unwrap();
         let core = devices.after_power_cut_of_all().open();
-        assert_eq!((core.policy.piece_cost(), core.policy.is_piece_cost_measured()), (PieceCost::EXPECTED, false));
+        assert_eq!(
+            (core.base.policy.piece_cost(), core.base.policy.is_piece_cost_measured()),
+            (PieceCost::EXPECTED, false)
+        );
     }
 }

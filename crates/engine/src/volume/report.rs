@@ -3,32 +3,32 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, CacheReport, Report, Stage, StageReport};
 
-impl Core {
+impl Volume {
     /// See [`Store::report`].
     pub fn report(&self) -> Report {
-        let (disk_bytes, _) = self.hints.disk_level_size();
+        let (disk_bytes, _) = self.base.hints.disk_level_size();
         let on_disk = CacheReport {
             bytes: disk_bytes,
             bytes_max: disk_bytes,
-            hits: self.stats.counters.disk_level_hits.load(Relaxed),
+            hits: self.base.stats.counters.disk_level_hits.load(Relaxed),
             misses: 0,
         };
-        let (bytes, bytes_max) = self.backlog.size();
+        let (bytes, bytes_max) = self.base.backlog.size();
         let skipped = CacheReport { bytes, bytes_max, ..CacheReport::default() };
         let (totals, available) = (self.free_blocks.totals(), self.free_blocks.available());
-        let staged = self.staging.bytes();
-        let state = self.state.lock();
-        let kv = self.stored.records_in_memory();
+        let staged = self.base.staging.bytes();
+        let state = self.base.state.lock();
+        let kv = self.base.stored.records_in_memory();
         let records = CacheReport { bytes: kv.bytes, bytes_max: kv.bytes_max, hits: kv.hits, misses: kv.misses };
-        let looked_up = self.stats.stage(Stage::Lookup).blocks.load(Relaxed);
-        let found = self.stats.counters.blocks_shared.load(Relaxed).min(looked_up);
-        let (bytes, bytes_max) = self.hints.memory_size();
+        let looked_up = self.base.stats.stage(Stage::Lookup).blocks.load(Relaxed);
+        let found = self.base.stats.counters.blocks_shared.load(Relaxed).min(looked_up);
+        let (bytes, bytes_max) = self.base.hints.memory_size();
         let hints = CacheReport { bytes, bytes_max, hits: found, misses: looked_up - found };
         let stages = Stage::ALL.iter().map(|stage| {
-            let stats = self.stats.stage(*stage);
+            let stats = self.base.stats.stage(*stage);
             let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };
             (stage.name().to_owned(), report)
         });
@@ -44,7 +44,7 @@ impl Core {
             ]),
             stages: stages.collect(),
             caches: BTreeMap::from([
-                ("read".to_owned(), self.read_cache.report()),
+                ("read".to_owned(), self.base.read_cache.report()),
                 ("table".to_owned(), state.table.report()),
                 ("shards".to_owned(), state.shards.report()),
                 ("hints".to_owned(), hints),
@@ -52,8 +52,8 @@ impl Core {
                 ("skipped".to_owned(), skipped),
                 ("records".to_owned(), records),
             ]),
-            device: self.policy.device_report(),
-            counters: self.stats.counters.snapshot(),
+            device: self.base.policy.device_report(),
+            counters: self.base.stats.counters.snapshot(),
             ranks: BTreeMap::new(),
             settings: BTreeMap::new(),
         }

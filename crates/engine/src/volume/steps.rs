@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::Result;
-use crate::core::Core;
+use crate::volume::assembly::Volume;
 
 /// A step of background work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +45,17 @@ pub enum BackgroundStep {
     LeaveCleanly,
 }
 
-impl Core {
+impl Volume {
     /// Does it once. True: it did something, and there may be more.
     pub(crate) fn run(&self, step: BackgroundStep) -> Result<bool> {
         match step {
-            BackgroundStep::Checkpoint => self.checkpoint().map(|()| false),
-            BackgroundStep::Reclaim => match self.signals.next_detached(Duration::ZERO) {
-                Some(map) => self.reclaim(map).map(|()| true),
+            BackgroundStep::Checkpoint => self.commits.checkpoint().map(|()| false),
+            BackgroundStep::Reclaim => match self.base.signals.next_detached(Duration::ZERO) {
+                Some(map) => self.reclaimer.reclaim(map).map(|()| true),
                 None => Ok(false),
             },
             BackgroundStep::Release => {
-                self.release_waiting();
+                self.groups.release_waiting();
                 Ok(false)
             }
             BackgroundStep::Punch => Ok(self.free_blocks.punch_some()),
@@ -65,12 +65,12 @@ impl Core {
                 Ok(false)
             }
             BackgroundStep::SweepHints => Ok(self.hint_levels.sweep_hint_page()),
-            BackgroundStep::Revisit { blocks_max } => Ok(self.revisit(blocks_max)?.is_some()),
-            BackgroundStep::Rank => Ok(self.rank()?.is_some()),
-            BackgroundStep::Repair => self.repair_noticed().map(|()| false),
-            BackgroundStep::Scrub { blocks_max } => self.scrub_step(blocks_max),
+            BackgroundStep::Revisit { blocks_max } => Ok(self.revisits.revisit(blocks_max)?.is_some()),
+            BackgroundStep::Rank => Ok(self.file_ranker.rank()?.is_some()),
+            BackgroundStep::Repair => self.repairs.repair_noticed().map(|()| false),
+            BackgroundStep::Scrub { blocks_max } => self.scrubber.scrub_step(blocks_max),
             BackgroundStep::CatchUpRecords => {
-                self.stored.catch_up_records();
+                self.base.stored.catch_up_records();
                 Ok(false)
             }
             BackgroundStep::SaveSkipped => {
@@ -78,8 +78,8 @@ impl Core {
                 Ok(false)
             }
             BackgroundStep::LeaveCleanly => {
-                self.save_scrub()?;
-                self.checkpoint()?;
+                self.scrubber.save_scrub()?;
+                self.commits.checkpoint()?;
                 self.leave_cleanly();
                 Ok(false)
             }

@@ -1,0 +1,306 @@
+//! An open volume: it makes the parts, and owns them.
+
+use std::sync::Arc;
+
+use crate::base::BaseParts;
+use crate::base::Parts;
+use crate::commit::change_room::ChangeRoom;
+use crate::commit::checkpoint::Commits;
+use crate::commit::commit_group::GroupCommitter;
+use crate::damage::affected_files::AffectedFiles;
+use crate::damage::repair::Repairs;
+use crate::damage::replicas::Replicas;
+use crate::damage::reports::DamageReports;
+use crate::damage::scrub::Scrubber;
+use crate::hints::levels::HintLevels;
+use crate::layout::defrag::portion::Defragmenter;
+use crate::layout::explain::Explainer;
+use crate::layout::referrers::ReferrerSearch;
+use crate::policy::effective::FilePolicies;
+use crate::read::device::DataReader;
+use crate::read::replicas::ReplicaReader;
+use crate::read::steps::Reader;
+use crate::read::stored::BlockReader;
+use crate::space::claim::FreeBlocks;
+use crate::space::write_out::BlockWriter;
+use crate::state::loading::Metadata;
+use crate::worker::backlog_notes::BacklogNotes;
+use crate::worker::confirm::RemapConfirmer;
+use crate::worker::probe::DeviceProbe;
+use crate::worker::rank_files::FileRanker;
+use crate::worker::remap::Remapper;
+use crate::worker::revisit::Revisits;
+use crate::worker::work_loop::WorkLoop;
+use crate::worker::worklist::Worklist;
+use crate::write::admission::Admission;
+use crate::write::confirm::BatchConfirmer;
+use crate::write::decide::Decider;
+use crate::write::extension::Extender;
+use crate::write::free_detached_maps::Reclaimer;
+use crate::write::partial_blocks::PartialBlocks;
+use crate::write::pieces::RangeChanges;
+use crate::write::place::Placer;
+use crate::write::publish::Publisher;
+use crate::write::publish_batch::BatchPublisher;
+use crate::write::range_parts::RangeParts;
+use crate::write::share_open::OpenRunSharer;
+use crate::write::steps::Writer;
+
+/// An open volume.
+///
+/// Each part has just the parts that its functions use, in private fields: what a reader has can neither allocate nor
+/// publish. A part is made after those that it uses, so none uses the whole. `sync/lock_order.rs` has the order of all
+/// locks.
+pub struct Volume {
+    /// The parts that own state.
+    pub base: BaseParts,
+    /// The newest maps, records and entries of the block table: in memory, or on disk.
+    pub metadata: Arc<Metadata>,
+    /// Claims, allocates and gives back the blocks of the data area.
+    pub free_blocks: Arc<FreeBlocks>,
+    /// Decides how each file is deduplicated, and which of its runs are shared.
+    pub file_policies: Arc<FilePolicies>,
+    /// Keeps the two levels of the hint store in step with the block table.
+    pub hint_levels: Arc<HintLevels>,
+    /// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub damage_reports: Arc<DamageReports>,
+    /// Notes the blocks that the worker has to visit, in memory and in the file of skipped blocks.
+    pub backlog_notes: Arc<BacklogNotes>,
+    /// Lets a change wait until there is room for it in the log and in memory.
+    pub change_room: Arc<ChangeRoom>,
+    /// Finds and reads the replicas of blocks.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub replica_reader: Arc<ReplicaReader>,
+    /// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub block_reader: Arc<BlockReader>,
+    /// Reads the content of maps. It can neither allocate nor publish.
+    pub reader: Arc<Reader>,
+    /// Makes groups durable in the log, and frees the blocks that durable groups released.
+    pub groups: Arc<GroupCommitter>,
+    /// Commits, and checkpoints when the log or memory needs it.
+    pub commits: Arc<Commits>,
+    /// Publishes plans, and notifies everything that follows what is published.
+    pub publisher: Arc<Publisher>,
+    /// Decides which written requests are looked up and fingerprinted.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub admission: Arc<Admission>,
+    /// Decides which blocks of a written request are shared, and remembers the blocks that it leaves open.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub decider: Arc<Decider>,
+    /// Shares blocks that were left open.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub open_run_sharer: Arc<OpenRunSharer>,
+    /// Writes requests: it calls the steps in their order.
+    pub writer: Arc<Writer>,
+    /// Splits changes of ranges, and claims room for them.
+    pub range_parts: Arc<RangeParts>,
+    /// Changes ranges of maps: truncates, zeroes, reserves, clones and detaches.
+    pub range_changes: Arc<RangeChanges>,
+    /// Searches all maps for the places that refer to blocks.
+    pub referrer_search: Arc<ReferrerSearch>,
+    /// Explains where the blocks of a file are, and why they are shared or not.
+    pub explainer: Arc<Explainer>,
+    /// Rewrites the short runs of files.
+    pub defragmenter: Arc<Defragmenter>,
+    /// Finds the files that bad blocks belong to, and moves them to replacements.
+    pub affected_files: Arc<AffectedFiles>,
+    /// Repairs blocks while the volume is in use.
+    pub repairs: Arc<Repairs>,
+    /// Reads every live block, and hands what is damaged to the repair.
+    pub scrubber: Arc<Scrubber>,
+    /// Frees the blocks of detached maps.
+    pub reclaimer: Arc<Reclaimer>,
+    /// Measures what scattered reads cost.
+    pub device_probe: Arc<DeviceProbe>,
+    /// Chooses the blocks that the worker visits next.
+    pub worklist: Arc<Worklist>,
+    /// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
+    pub revisits: Arc<Revisits>,
+    /// Gives the ranker its turns.
+    pub file_ranker: Arc<FileRanker>,
+    /// Gives each kind of out-of-line work its turn.
+    pub work_loop: Arc<WorkLoop>,
+}
+
+impl Volume {
+    /// Makes the parts, the lower ones first.
+    pub fn new(parts: Parts) -> Self {
+        let base = BaseParts::new(parts);
+        let metadata = Arc::new(Metadata::new(&base));
+        let free_blocks = Arc::new(FreeBlocks::new(&base, &metadata));
+        let file_policies = Arc::new(FilePolicies::new(&base, &metadata));
+        let hint_levels = Arc::new(HintLevels::new(&base, &metadata));
+        let damage_reports = Arc::new(DamageReports::new(&base));
+        let backlog_notes = Arc::new(BacklogNotes::new(&base, &file_policies));
+        let change_room = Arc::new(ChangeRoom::new(&base));
+        let data_reader = Arc::new(DataReader::new(&base, &file_policies));
+        let replica_reader = Arc::new(ReplicaReader::new(&base, &metadata, &data_reader));
+        let block_reader = Arc::new(BlockReader::new(&base, &metadata, &data_reader, &replica_reader, &damage_reports));
+        let reader = Arc::new(Reader::new(&base, &metadata, &data_reader, &block_reader));
+        let block_writer = Arc::new(BlockWriter::new(&base));
+        let groups = Arc::new(GroupCommitter::new(&base, &block_writer, &change_room));
+        let commits = Arc::new(Commits::new(&base, &metadata, &groups, &block_writer, &change_room));
+        let publisher = Arc::new(Publisher::new(
+            &base,
+            &metadata,
+            &hint_levels,
+            &commits,
+            &file_policies,
+            &damage_reports,
+            &backlog_notes,
+        ));
+        let extender = Arc::new(Extender::new(&base, &metadata));
+        let remap_confirmer = Arc::new(RemapConfirmer::new(&base, &block_reader, &damage_reports));
+        let remapper =
+            Arc::new(Remapper::new(&base, &metadata, &change_room, &publisher, &backlog_notes, &hint_levels));
+        let admission = Arc::new(Admission::new(&base));
+        let placer = Arc::new(Placer::new(&base, &free_blocks, &block_writer));
+        let decider = Arc::new(Decider::new(&base, &metadata, &file_policies, &backlog_notes, &extender));
+        let batch_confirmer = Arc::new(BatchConfirmer::new(&base, &metadata, &placer, &block_reader, &damage_reports));
+        let batch_publisher =
+            Arc::new(BatchPublisher::new(&base, &metadata, &free_blocks, &block_writer, &placer, &publisher));
+        let open_run_sharer = Arc::new(OpenRunSharer::new(&base, &metadata, &remap_confirmer, &remapper));
+        let partial_blocks = Arc::new(PartialBlocks::new(&base, &metadata, &free_blocks, &reader));
+        let writer = Arc::new(Writer::new(
+            &base,
+            &metadata,
+            &file_policies,
+            &change_room,
+            &backlog_notes,
+            &partial_blocks,
+            &admission,
+            &decider,
+            &batch_confirmer,
+            &placer,
+            &batch_publisher,
+            &open_run_sharer,
+        ));
+        let range_parts = Arc::new(RangeParts::new(&base, &metadata, &free_blocks));
+        let range_changes = Arc::new(RangeChanges::new(
+            &base,
+            &metadata,
+            &free_blocks,
+            &file_policies,
+            &change_room,
+            &publisher,
+            &block_writer,
+            &partial_blocks,
+            &range_parts,
+        ));
+        let referrer_search = Arc::new(ReferrerSearch::new(&base, &metadata));
+        let explainer = Arc::new(Explainer::new(&base, &metadata, &file_policies, &extender, &referrer_search));
+        let defragmenter = Arc::new(Defragmenter::new(
+            &base,
+            &metadata,
+            &file_policies,
+            &free_blocks,
+            &block_writer,
+            &data_reader,
+            &damage_reports,
+            &change_room,
+            &publisher,
+        ));
+        let affected_files = Arc::new(AffectedFiles::new(&base, &metadata, &remapper, &referrer_search));
+        let replicas = Arc::new(Replicas::new(
+            &base,
+            &metadata,
+            &replica_reader,
+            &free_blocks,
+            &block_writer,
+            &change_room,
+            &publisher,
+        ));
+        let repairs = Arc::new(Repairs::new(
+            &base,
+            &metadata,
+            &data_reader,
+            &free_blocks,
+            &block_writer,
+            &change_room,
+            &publisher,
+            &hint_levels,
+            &commits,
+            &groups,
+            &replicas,
+        ));
+        let scrubber = Arc::new(Scrubber::new(
+            &base,
+            &metadata,
+            &data_reader,
+            &change_room,
+            &publisher,
+            &repairs,
+            &replicas,
+            &affected_files,
+        ));
+        let reclaimer = Arc::new(Reclaimer::new(&base, &metadata, &change_room, &publisher));
+        let device_probe =
+            Arc::new(DeviceProbe::new(&base, &metadata, &free_blocks, &data_reader, &change_room, &publisher));
+        let worklist = Arc::new(Worklist::new(&base, &metadata, &file_policies, &hint_levels));
+        let revisits = Arc::new(Revisits::new(
+            &base,
+            &metadata,
+            &file_policies,
+            &hint_levels,
+            &extender,
+            &remapper,
+            &remap_confirmer,
+            &worklist,
+        ));
+        let file_ranker = Arc::new(FileRanker::new(&base, &change_room));
+        let work_loop = Arc::new(WorkLoop::new(
+            &base,
+            &hint_levels,
+            &file_policies,
+            &backlog_notes,
+            &repairs,
+            &scrubber,
+            &device_probe,
+            &file_ranker,
+            &revisits,
+            &worklist,
+        ));
+        Self {
+            base,
+            metadata,
+            free_blocks,
+            file_policies,
+            hint_levels,
+            #[cfg(all(test, not(feature = "schedules")))]
+            damage_reports,
+            backlog_notes,
+            change_room,
+            #[cfg(all(test, not(feature = "schedules")))]
+            replica_reader,
+            #[cfg(all(test, not(feature = "schedules")))]
+            block_reader,
+            reader,
+            groups,
+            commits,
+            publisher,
+            #[cfg(all(test, not(feature = "schedules")))]
+            admission,
+            #[cfg(all(test, not(feature = "schedules")))]
+            decider,
+            #[cfg(all(test, not(feature = "schedules")))]
+            open_run_sharer,
+            writer,
+            range_parts,
+            range_changes,
+            referrer_search,
+            explainer,
+            defragmenter,
+            affected_files,
+            repairs,
+            scrubber,
+            reclaimer,
+            device_probe,
+            worklist,
+            revisits,
+            file_ranker,
+            work_loop,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The changes of one map, collected into a plan together with the references that they release.
+
+use crate::format::keys::ShardKey;
+use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use crate::space::allocator::Run;
+use crate::state::loading::Metadata;
+use crate::state::published::{Mapped, Plan, StoredBlock};
+use crate::{Lbn, MapId, Result};
+
+/// Collects the changes of one map into a plan, with the references that they release.
+pub struct MapEdit<'a> {
+    metadata: &'a Metadata,
+    plan: Plan,
+    open: Option<(ShardKey, Shard)>,
+    /// By how many blocks (data and reserved) the map grows.
+    pub mapped_delta: i64,
+}
+
+impl<'a> MapEdit<'a> {
+    /// Edits a map whose lock the caller holds exclusively.
+    pub fn new(metadata: &'a Metadata, map: MapId) -> Self {
+        Self { metadata, plan: Plan { map: Some(map), ..Plan::default() }, open: None, mapped_delta: 0 }
+    }
+
+    /// The extents from `first` to `end` (block numbers within the shard), holes included.
+    pub fn look(&mut self, key: ShardKey, first: u16, end: u16) -> Result<Vec<Extent>> {
+        Ok(self.shard(key)?.slice(first, end).collect())
+    }
+
+    /// Gives part of a shard a new target and releases the old one.
+    pub fn set(&mut self, key: ShardKey, new: Extent) -> Result<()> {
+        assert!(new.blocks > 0, "an extent of no blocks in {key:?}");
+        for old in self.look(key, new.first, new.end())? {
+            let blocks = u64::from(old.blocks);
+            match old.target {
+                Target::Hole => {}
+                Target::Reserved => self.plan.reserved_delta -= blocks as i64,
+                Target::Data(pbn) => self.release(Run { pbn, blocks }),
+            }
+            if old.target != Target::Hole {
+                self.mapped_delta -= blocks as i64;
+            }
+        }
+        if new.target != Target::Hole {
+            self.mapped_delta += i64::from(new.blocks);
+        }
+        if new.target == Target::Reserved {
+            self.plan.reserved_delta += i64::from(new.blocks);
+        }
+        self.shard(key)?.set(new);
+        let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(new.first));
+        self.plan.mapped.push(Mapped { lbn, blocks: new.blocks, target: new.target });
+        Ok(())
+    }
+
+    /// Stores a block whose content is staged. `set` puts it into the map.
+    pub fn store_staged(&mut self, stored: StoredBlock) {
+        debug_assert!(!self.plan.staged.contains(&stored.pbn), "block {} is stored twice", stored.pbn);
+        self.plan.stores.push(stored);
+        self.plan.staged.push(stored.pbn);
+    }
+
+    /// Removes a whole shard and releases its references.
+    pub fn drop_shard(&mut self, key: ShardKey) -> Result<()> {
+        let end = SHARD_BLOCKS as u16;
+        self.set(key, Extent { first: 0, blocks: end, target: Target::Hole })?;
+        self.plan.mapped.pop();
+        self.plan.drops.push(key);
+        self.open = None;
+        Ok(())
+    }
+
+    /// The runs released so far. The last one may still grow.
+    pub fn releases(&self) -> &[Run] {
+        &self.plan.decrefs
+    }
+
+    /// The plan, to be completed and published.
+    pub fn into_plan(mut self) -> Plan {
+        self.close();
+        self.plan
+    }
+
+    fn release(&mut self, run: Run) {
+        match self.plan.decrefs.last_mut() {
+            Some(last) if last.end() == run.pbn => last.blocks += run.blocks,
+            _ => self.plan.decrefs.push(run),
+        }
+    }
+
+    fn shard(&mut self, key: ShardKey) -> Result<&mut Shard> {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
+            self.close();
+            let edited = self.plan.shards.iter().position(|(edited, _)| *edited == key);
+            let shard = match edited {
+                Some(index) => self.plan.shards.swap_remove(index).1,
+                None => (*self.metadata.shard(key)?).clone(),
+            };
+            self.open = Some((key, shard));
+        }
+        Ok(&mut self.open.as_mut().expect("opened above").1)
+    }
+
+    fn close(&mut self) {
+        if let Some(done) = self.open.take() {
+            self.plan.shards.push(done);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Map: the changes that a decided and placed batch publishes in its map. Targets that were freed meanwhile are placed
+//! anew.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use hashbrown::HashSet;
+
+use crate::base::BaseParts;
+use crate::format::keys::shard_parts;
+use crate::format::shard::{Extent, Target};
+use crate::space::allocator::Run;
+use crate::space::claim::Claim;
+use crate::space::claim::FreeBlocks;
+use crate::space::free_space::FreeSpace;
+use crate::space::write_out::BlockWriter;
+use crate::state::loading::Metadata;
+use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::write::batch::{Batch, Outcome};
+use crate::write::map_edit::MapEdit;
+use crate::write::place::Placer;
+use crate::write::publish::Publisher;
+use crate::write::publish::{Applied, OnPublish, Published, Refusal};
+use crate::{Change, MapId, Pbn, Result, Stage};
+
+/// Publishes decided and placed batches.
+pub struct BatchPublisher {
+    space: Arc<FreeSpace>,
+    staging: Arc<Staging>,
+    stats: Arc<Statistics>,
+    metadata: Arc<Metadata>,
+    free_blocks: Arc<FreeBlocks>,
+    block_writer: Arc<BlockWriter>,
+    placer: Arc<Placer>,
+    publisher: Arc<Publisher>,
+}
+
+impl BatchPublisher {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        block_writer: &Arc<BlockWriter>,
+        placer: &Arc<Placer>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            space: base.space.clone(),
+            staging: base.staging.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            free_blocks: free_blocks.clone(),
+            block_writer: block_writer.clone(),
+            placer: placer.clone(),
+            publisher: publisher.clone(),
+        }
+    }
+}
+
+impl BatchPublisher {
+    /// Publishes a decided and placed batch, and notifies everything that follows. The caller holds the map's lock
+    /// exclusively. On failure the allocated runs are released.
+    pub fn publish_batch<G: OnPublish>(
+        &self,
+        map: MapId,
+        batch: &mut Batch,
+        mut runs: Vec<Run>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        let began = Instant::now();
+        let published = match self.try_publish_batch(map, batch, &mut runs, with) {
+            Ok(published) => published,
+            Err(error) => {
+                self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
+                self.free_blocks.unclaim(batch.claimed);
+                self.space.give_back(&runs);
+                return Err(error);
+            }
+        };
+        self.count_outcomes(batch);
+        self.publisher.notify_observers(&published, Some((map, batch)));
+        self.stats.record(Stage::Map, batch.len() as u64, began.elapsed());
+        self.block_writer.write_out_if_much()
+    }
+
+    fn try_publish_batch<G: OnPublish>(
+        &self,
+        map: MapId,
+        batch: &mut Batch,
+        runs: &mut Vec<Run>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<Published> {
+        self.metadata.attached(map)?;
+        let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
+        let held = with(mapped_delta, &mut plan.change);
+        loop {
+            match self.publisher.apply(plan)? {
+                Applied::Done(published) => {
+                    held.published();
+                    return Ok(published);
+                }
+                Applied::Refused(Refusal { pbns, change }) => {
+                    self.place_refused(batch, runs, &pbns)?;
+                    plan = self.plan_batch(map, batch)?.0;
+                    plan.change = change;
+                }
+            }
+        }
+    }
+
+    /// Stores anew blocks whose targets were freed between confirm and now.
+    fn place_refused(&self, batch: &mut Batch, runs: &mut Vec<Run>, refused: &[Pbn]) -> Result<()> {
+        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(pbn) if refused.contains(&pbn)));
+        assert!(!shared.is_empty(), "blocks {refused:?} were refused, and the batch shares none of them");
+        for index in shared {
+            self.stats.counters.hints_refused.fetch_add(1, Relaxed);
+            batch.outcomes[index] = Outcome::Anew(None);
+        }
+        let outcomes = &batch.outcomes;
+        batch.completed.retain(|index| matches!(outcomes[*index], Outcome::Share(_)));
+        runs.extend(self.placer.place(batch, Claim::KeptBack)?);
+        Ok(())
+    }
+
+    /// The changes of a decided batch, and by how many blocks the map grows.
+    fn plan_batch(&self, map: MapId, batch: &mut Batch) -> Result<(Plan, i64)> {
+        let mut edit = MapEdit::new(&self.metadata, map);
+        let mut unchanged = HashSet::new();
+        let mut index = 0;
+        for (key, first, end) in shard_parts(map, batch.first, batch.len() as u64) {
+            let old: Vec<Target> = edit
+                .look(key, first, end)?
+                .iter()
+                .flat_map(|extent| (0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)))
+                .collect();
+            let new: Vec<Target> = (index..index + old.len()).map(|index| target_of(batch, index)).collect();
+            assert_eq!(old.len(), usize::from(end - first), "one target for each block of {key:?}");
+            for part in changed_parts(first, &old, &new) {
+                edit.set(key, part)?;
+            }
+            let same = |n: &usize| matches!(new[*n], Target::Data(_)) && old[*n] == new[*n];
+            unchanged.extend((0..old.len()).filter(same).map(|n| index + n));
+            index += old.len();
+        }
+        assert_eq!(index, batch.len(), "every block of the batch is planned");
+        let mapped_delta = edit.mapped_delta;
+        let mut plan = edit.into_plan();
+        plan.reserved_claim = -(batch.from_reserved as i64);
+        plan.claimed = batch.claimed;
+        batch.unchanged = unchanged;
+        add_references(&mut plan, batch);
+        Ok((plan, mapped_delta))
+    }
+
+    fn count_outcomes(&self, batch: &Batch) {
+        let shares = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
+        let taken = shares.iter().filter(|index| !batch.unchanged.contains(*index)).count();
+        let zero = batch.indexes(|outcome| outcome == Outcome::Zero).len();
+        self.stats.counters.blocks_shared.fetch_add(taken as u64, Relaxed);
+        self.stats.counters.blocks_unchanged.fetch_add(batch.unchanged.len() as u64, Relaxed);
+        self.stats.counters.blocks_zero.fetch_add(zero as u64, Relaxed);
+    }
+}
+
+fn target_of(batch: &Batch, index: usize) -> Target {
+    batch.pbn(index).map_or(Target::Hole, Target::Data)
+}
+
+/// Runs of blocks whose target changes. A zero block stays reserved where it was.
+fn changed_parts(first: u16, old: &[Target], new: &[Target]) -> Vec<Extent> {
+    assert_eq!(old.len(), new.len(), "a target before and after for each block");
+    let mut parts: Vec<Extent> = Vec::new();
+    for (n, (old, new)) in old.iter().zip(new).enumerate() {
+        let stays = old == new || (*old == Target::Reserved && *new == Target::Hole);
+        if stays {
+            continue;
+        }
+        let at = first + n as u16;
+        match parts.last_mut() {
+            Some(last) if last.end() == at && last.target.plus(u64::from(last.blocks)) == *new => last.blocks += 1,
+            _ => parts.push(Extent { first: at, blocks: 1, target: *new }),
+        }
+    }
+    parts
+}
+
+/// The references that a batch takes. The first one to a new block stores it.
+fn add_references(plan: &mut Plan, batch: &Batch) {
+    for index in 0..batch.len() {
+        let Some(pbn) = batch.pbn(index) else { continue };
+        let tag = batch.tags[index];
+        match batch.outcomes[index] {
+            Outcome::Anew(_) => {
+                let fingerprint = batch.fingerprints[index];
+                plan.stores.push(StoredBlock { pbn, tag, fingerprint });
+            }
+            _ if !batch.unchanged.contains(&index) => plan.increfs.push(Incref { pbn, tag }),
+            // If a block went bad meanwhile, the new bytes are stored.
+            _ => plan.expected.push(Incref { pbn, tag }),
+        }
+    }
+    let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));
+    plan.fingerprints.extend(completed);
+    plan.staged.extend_from_slice(&batch.staged);
+}

@@ -1,0 +1,70 @@
+//! Shares the blocks that an earlier request of a file left open, once a later one made their run long enough.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::base::BaseParts;
+use crate::state::loading::Metadata;
+use crate::stats::counters::Statistics;
+use crate::worker::confirm::RemapConfirmer;
+use crate::worker::remap::Remapper;
+use crate::worker::visit::{Remap, Visit};
+use crate::write::inline::{OPEN_BLOCKS_MAX, OpenBlock};
+use crate::{Error, MapId, Pbn, Result, Tag};
+
+/// Shares blocks that were left open.
+pub struct OpenRunSharer {
+    stats: Arc<Statistics>,
+    metadata: Arc<Metadata>,
+    remap_confirmer: Arc<RemapConfirmer>,
+    remapper: Arc<Remapper>,
+}
+
+impl OpenRunSharer {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        remap_confirmer: &Arc<RemapConfirmer>,
+        remapper: &Arc<Remapper>,
+    ) -> Self {
+        Self {
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            remap_confirmer: remap_confirmer.clone(),
+            remapper: remapper.clone(),
+        }
+    }
+}
+
+impl OpenRunSharer {
+    /// Makes places that were open refer to the blocks that hold their content. This is a publication of its own, after
+    /// that of the request that made the run long enough. A crash between the two leaves the copies. Blocks that can no
+    /// longer be shared stay as they are.
+    pub fn share_open(&self, map: MapId, wanted: &[(OpenBlock, Pbn)]) -> Result<()> {
+        debug_assert!(wanted.len() <= OPEN_BLOCKS_MAX, "{} open blocks of one file", wanted.len());
+        let mut pbns: Vec<Pbn> = wanted.iter().flat_map(|(block, target)| [block.pbn, *target]).collect();
+        pbns.sort_unstable();
+        pbns.dedup();
+        let entries = self.metadata.known_entries(&pbns);
+        let live = |pbn: &Pbn, tag: Tag| entries.get(pbn).filter(|entry| entry.serves(tag)).copied();
+        let remap = |(block, target): &(OpenBlock, Pbn)| {
+            let entry = live(&block.pbn, block.tag)?;
+            let of_target = live(target, block.tag)?;
+            Some(Remap { visit: Visit { map, lbn: block.lbn, pbn: block.pbn, entry }, target: (*target, of_target) })
+        };
+        // A run may continue from the temporary place of an open block. Then that block stays where it is.
+        let moving = wanted.iter().filter(|(block, target)| block.pbn != *target);
+        let confirmed = self.remap_confirmer.confirm_remaps(moving.filter_map(remap).collect());
+        if confirmed.is_empty() {
+            return Ok(());
+        }
+        let shared = match self.remapper.remap_portion(map, &confirmed) {
+            // The file was deleted, so its blocks are being freed.
+            Err(Error::MapDetached) => 0,
+            shared => shared?,
+        };
+        self.stats.counters.blocks_shared.fetch_add(shared, Relaxed);
+        Ok(())
+    }
+}

@@ -63,7 +63,7 @@ pub struct Volume {
     /// Keeps the two levels of the hint store in step with the block table.
     pub hint_levels: Arc<HintLevels>,
     /// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
-    #[cfg(all(test, not(feature = "schedules")))]
+    #[cfg(test)]
     pub damage_reports: Arc<DamageReports>,
     /// Notes the blocks that the worker has to visit, in memory and in the file of skipped blocks.
     pub backlog_notes: Arc<BacklogNotes>,
@@ -268,7 +268,7 @@ impl Volume {
             free_blocks,
             file_policies,
             hint_levels,
-            #[cfg(all(test, not(feature = "schedules")))]
+            #[cfg(test)]
             damage_reports,
             backlog_notes,
             change_room,

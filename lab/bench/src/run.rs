@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let specs = args.sides()?;
     let volume = args.volume()?;
     let work_directory = WorkDirectory::create(&args.dir)?;
-    let needs_oncefs = specs.iter().any(|(spec, _)| spec.kind == Kind::Oncefs);
+    let needs_oncefs = specs.iter().any(|(spec, _)| matches!(spec.kind, Kind::Oncefs | Kind::Disk));
     let bench = Bench {
         directory: work_directory.path().to_owned(),
         device_bytes: args.device_bytes(&volume),

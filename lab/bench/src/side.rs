@@ -1,6 +1,6 @@
 //! A side of the comparison: a file system on its own loop device, which is formatted, mounted and removed.
 //!
-//! oncefs and the flat file system are on an ext4 that fills the loop device; the kernel's file systems fill it
+//! oncefs, the ext4 on one of its disks, and the flat file system are on an ext4 that fills the loop device; the kernel's file systems fill it
 //! themselves. With a raw data area oncefs has a second loop device.
 
 use std::fs;
@@ -28,6 +28,8 @@ pub enum Kind {
     Flat,
     /// The file system under test.
     Oncefs,
+    /// An ext4 on a disk in it.
+    Disk,
 }
 
 /// The kernel's file systems that can be compared with.
@@ -100,7 +102,8 @@ impl std::str::FromStr for SideSpec {
             "btrfs" => Kind::Kernel(KernelFs::Btrfs),
             "flat" => Kind::Flat,
             "oncefs" => Kind::Oncefs,
-            _ => return Err(format!("unknown side `{name}`: choose oncefs, flat, ext4, ext2, xfs or btrfs")),
+            "disk" => Kind::Disk,
+            _ => return Err(format!("unknown side `{name}`: choose oncefs, disk, flat, ext4, ext2, xfs or btrfs")),
         };
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         if matches!(kind, Kind::Kernel(_)) && !arguments.is_empty() {
@@ -120,6 +123,9 @@ impl SideSpec {
     }
 }
 
+/// The disk of a side with one.
+const DISK: &str = "disk";
+
 /// What all sides of a run share.
 #[derive(Clone, Debug)]
 pub struct Bench {
@@ -138,12 +144,14 @@ enum Layer {
     Kernel(PathBuf),
     Flat { point: PathBuf, daemon: Child },
     Oncefs { point: PathBuf, program: PathBuf, daemon: u32 },
+    Disk { point: PathBuf, daemon: u32 },
 }
 
 impl Layer {
     fn unmount(&mut self) -> Result<()> {
         match self {
-            Layer::Kernel(point) => unmount_kernel(point),
+            // The device and the mount out of sight end with it.
+            Layer::Kernel(point) | Layer::Disk { point, .. } => unmount_kernel(point),
             Layer::Flat { point, daemon } => {
                 unmount_kernel(point)?;
                 daemon.wait().during(|| "cannot wait for the flat file system").map(drop)
@@ -154,7 +162,8 @@ impl Layer {
 
     fn point(&self) -> &Path {
         match self {
-            Layer::Kernel(point) | Layer::Flat { point, .. } | Layer::Oncefs { point, .. } => point,
+            Layer::Kernel(point) | Layer::Disk { point, .. } => point,
+            Layer::Flat { point, .. } | Layer::Oncefs { point, .. } => point,
         }
     }
 }
@@ -217,7 +226,11 @@ impl Side {
 
     /// Whether equal blocks are stored once.
     pub fn deduplicates(&self) -> bool {
-        self.spec.kind == Kind::Oncefs
+        self.has_volume()
+    }
+
+    fn has_volume(&self) -> bool {
+        matches!(self.spec.kind, Kind::Oncefs | Kind::Disk)
     }
 
     /// Makes an empty file system and leaves it unmounted.
@@ -225,11 +238,14 @@ impl Side {
         match self.spec.kind {
             Kind::Kernel(kernel_fs) => kernel_fs.format(self.device.path()),
             Kind::Flat => KernelFs::Ext4.format(self.device.path()),
-            Kind::Oncefs => {
+            Kind::Oncefs | Kind::Disk => {
                 KernelFs::Ext4.format(self.device.path())?;
                 let layer = KernelFs::Ext4.mount(self.device.path(), &self.lower, &[])?;
                 self.layers.push(layer);
                 self.format_oncefs()?;
+                if self.spec.kind == Kind::Disk {
+                    self.create_disk()?;
+                }
                 self.unmount()
             }
         }
@@ -241,8 +257,18 @@ impl Side {
         match &self.data_device {
             Some(device) => command.arg("--force").arg("--data").arg(device.path()),
             // What ext4 leaves of the device, less room for oncefs's own records.
-            None => command.arg("--size").arg((self.bench.device_bytes / 4 * 3).to_string()),
+            None => command.arg("--size").arg(self.volume_bytes().to_string()),
         };
+        run(&mut command).map(drop)
+    }
+
+    fn volume_bytes(&self) -> u64 {
+        (self.bench.device_bytes / 4 * 3).next_multiple_of(1 << 20)
+    }
+
+    fn create_disk(&self) -> Result<()> {
+        let mut command = Command::new(&self.bench.oncefs);
+        command.args(["disk", "create"]).arg(self.volume()).arg(DISK).arg(self.volume_bytes().to_string());
         run(&mut command).map(drop)
     }
 
@@ -254,13 +280,14 @@ impl Side {
     pub fn mount(&mut self) -> Result<()> {
         let (kernel_fs, arguments) = match self.spec.kind {
             Kind::Kernel(kernel_fs) => (kernel_fs, &self.spec.arguments[..]),
-            Kind::Flat | Kind::Oncefs => (KernelFs::Ext4, &[][..]),
+            Kind::Flat | Kind::Oncefs | Kind::Disk => (KernelFs::Ext4, &[][..]),
         };
         self.layers.push(kernel_fs.mount(self.device.path(), &self.lower, arguments)?);
         match self.spec.kind {
             Kind::Kernel(_) => {}
             Kind::Flat => self.layers.push(self.mount_flat()?),
             Kind::Oncefs => self.layers.push(self.mount_oncefs()?),
+            Kind::Disk => self.layers.push(self.mount_disk()?),
         }
         Ok(())
     }
@@ -294,6 +321,17 @@ impl Side {
         Ok(Layer::Oncefs { point: self.upper.clone(), program, daemon })
     }
 
+    /// The options of the side are for the volume.
+    fn mount_disk(&self) -> Result<Layer> {
+        let program = self.bench.oncefs.clone();
+        let mut command = Command::new(&program);
+        command.arg("mount").arg(self.volume()).arg(&self.upper).args(&self.spec.arguments);
+        run(command.arg("-o").arg(format!("disk={DISK},mkfs=ext4,noinit_itable")))?;
+        let daemon = machine::find_process(&program, &self.volume())?
+            .ok_or_else(|| Failure::new("oncefs mounted the disk, but its daemon is not running"))?;
+        Ok(Layer::Disk { point: self.upper.clone(), daemon })
+    }
+
     /// Unmounts everything of this side; its daemon has ended afterwards.
     pub fn unmount(&mut self) -> Result<()> {
         while let Some(mut layer) = self.layers.pop() {
@@ -316,7 +354,7 @@ impl Side {
     pub fn root(&self) -> &Path {
         match self.spec.kind {
             Kind::Kernel(_) => &self.lower,
-            Kind::Flat | Kind::Oncefs => &self.upper,
+            Kind::Flat | Kind::Oncefs | Kind::Disk => &self.upper,
         }
     }
 
@@ -336,13 +374,13 @@ impl Side {
         self.layers.iter().find_map(|layer| match layer {
             Layer::Kernel(_) => None,
             Layer::Flat { daemon, .. } => Some(daemon.id()),
-            Layer::Oncefs { daemon, .. } => Some(*daemon),
+            Layer::Oncefs { daemon, .. } | Layer::Disk { daemon, .. } => Some(*daemon),
         })
     }
 
     /// Bytes that oncefs has written to its data area since it was mounted, by its own counters.
     pub fn data_area_written(&self) -> Result<Option<u64>> {
-        if self.spec.kind != Kind::Oncefs {
+        if !self.has_volume() {
             return Ok(None);
         }
         self.stats()?.number("counters", "data_bytes_written").map(Some)
@@ -358,9 +396,9 @@ impl Side {
         Figures::parse(&self.ask("dedup", &["--status", "--json"])?)
     }
 
-    /// Runs `oncefs COMMAND MOUNTPOINT WORDS` and returns what it printed.
+    /// Runs `oncefs COMMAND VOLUME WORDS` and returns what it printed.
     pub fn ask(&self, command: &str, words: &[&str]) -> Result<String> {
-        run(Command::new(&self.bench.oncefs).arg(command).arg(&self.upper).args(words))
+        run(Command::new(&self.bench.oncefs).arg(command).arg(self.volume()).args(words))
     }
 
     /// What a piece costs on a mounted oncefs.
@@ -378,7 +416,7 @@ impl Side {
 
     /// Bytes that the mounted file system uses; for oncefs, its data area and its metadata.
     pub fn used_bytes(&self) -> Result<u64> {
-        if self.spec.kind == Kind::Oncefs {
+        if self.has_volume() {
             let stats = self.stats()?;
             return Ok(stats.number("space", "stored_bytes")? + stats.number("space", "metadata_bytes")?);
         }
@@ -413,6 +451,7 @@ mod tests {
 
     #[test]
     fn an_unknown_side_is_refused_with_the_known_ones() {
+        assert_eq!("disk=-o memory=64M".parse::<SideSpec>().unwrap().kind, Kind::Disk);
         assert!("zfs".parse::<SideSpec>().unwrap_err().contains("btrfs"));
         assert!("ext4=-o x".parse::<SideSpec>().unwrap_err().contains("no arguments"));
     }

@@ -25,6 +25,8 @@ fn fails(mut command: Command) -> (i32, String) {
 
 /// An attached disk, and its ext4 mounted on a directory. Both end when this is dropped.
 struct Attached {
+    /// Where the volume is mounted.
+    volume: PathBuf,
     device: PathBuf,
     place: TempDir,
 }
@@ -32,7 +34,7 @@ struct Attached {
 impl Attached {
     fn new(mount: &Mount, name: &str, makes_ext4: bool) -> Self {
         let device = PathBuf::from(run(&mut disk(mount, "attach", &[name])).trim());
-        let attached = Self { device, place: tempfile::tempdir().unwrap() };
+        let attached = Self { volume: mount.dir(), device, place: tempfile::tempdir().unwrap() };
         if makes_ext4 {
             let lazy = "lazy_itable_init=0,lazy_journal_init=0";
             run(Command::new("mkfs.ext4").args(["-q", "-E", lazy]).arg(&attached.device));
@@ -48,6 +50,13 @@ impl Attached {
     fn umount(&self) {
         run(Command::new("umount").arg(self.place.path()));
     }
+
+    /// Whether the device shows the disk still. A device that ended may show a disk of another test by now.
+    fn is_there(&self) -> bool {
+        let name = self.device.file_name().unwrap();
+        let shown = fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"));
+        shown.is_ok_and(|path| Path::new(path.trim_end()).starts_with(&self.volume))
+    }
 }
 
 impl Drop for Attached {
@@ -55,8 +64,9 @@ impl Drop for Attached {
         if sys::is_mounted(self.place.path()) {
             let _ = Command::new("umount").arg("--lazy").arg(self.place.path()).status();
         }
-        // The command of a test may have ended it.
-        let _ = Command::new("losetup").arg("--detach").arg(&self.device).output();
+        if self.is_there() {
+            let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
+        }
     }
 }
 

@@ -153,7 +153,7 @@ fn detach(OneArgs { target, name }: &OneArgs) -> Outcome {
         return Err(Failure::new(exit::FAILED, format!("the disk {name} is not attached")));
     };
     let doing = || format!("cannot detach the disk {name} from {}", shown(&device));
-    LoopDevices.detach(&device).or_fail_doing(exit::FAILED, doing())?;
+    LoopDevices.detach(&disk, &device).or_fail_doing(exit::FAILED, doing())?;
     match device_of(&disk, name)? {
         None => Ok(()),
         Some(_) => {

@@ -27,8 +27,8 @@ pub trait Front {
     fn attach(&self, disk: &Disk, access: Access) -> Result<PathBuf, String>;
     /// The device that shows a disk, if any.
     fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String>;
-    /// Ends a device that nobody uses, once everything written to it has reached the disk.
-    fn detach(&self, device: &Path) -> Result<(), String>;
+    /// Ends the device of a disk if nobody uses it, once everything written to it has reached the disk.
+    fn detach(&self, disk: &Disk, device: &Path) -> Result<(), String>;
     /// Lets a device end by itself with its last user, which it has already.
     fn end_with_last_user(&self, device: &Path) -> Result<(), String>;
     /// Gives a device the size that its disk has now.
@@ -55,11 +55,15 @@ impl Front for LoopDevices {
         device_with(&devices, (found.dev(), found.ino()))
     }
 
-    fn detach(&self, device: &Path) -> Result<(), String> {
+    fn detach(&self, disk: &Disk, device: &Path) -> Result<(), String> {
         let held = File::options().read(true).custom_flags(libc::O_EXCL).open(device).map_err(|e| match e.kind() {
             io::ErrorKind::ResourceBusy => "it is in use: unmount it first".to_owned(),
             _ => e.to_string(),
         })?;
+        // A device that is held keeps its disk. Before, it may have ended and begun again with another.
+        if self.device_of(disk)?.as_deref() != Some(device) {
+            return Ok(());
+        }
         held.sync_all().map_err(|e| format!("what was written to it cannot be written to the volume: {e}"))?;
         // Held meanwhile, so nobody can mount it. The device ends with the last descriptor.
         output(losetup().arg("--detach").arg(device)).map(drop)

@@ -104,7 +104,7 @@ fn attach_and_mount(disk: &Disk, dir: &Path, request: &DiskMount) -> Outcome {
     let mounted = file_system_on(disk, &device, request).and_then(|kind| mount_device(&device, kind, dir, request));
     let ended = match mounted {
         Ok(()) => LoopDevices.end_with_last_user(&device),
-        Err(_) => LoopDevices.detach(&device),
+        Err(_) => LoopDevices.detach(disk, &device),
     };
     let doing = format!("cannot detach the disk {name} from {}", shown(&device));
     mounted.and(ended.or_fail_doing(exit::MOUNT_FAILED, doing))

@@ -106,6 +106,19 @@ pub enum Field {
     PercentUpTo(&'static str, usize),
 }
 
+/// Bars for sizes in KiB: each with its label and with its name in the readings.
+pub const POWERS_IN_KIB: [(&str, &str); 9] = [
+    ("4", "4"),
+    ("8", "8"),
+    ("16", "16"),
+    ("32", "32"),
+    ("64", "64"),
+    ("128", "128"),
+    ("256", "256"),
+    ("512", "512"),
+    ("1024", "1024"),
+];
+
 /// A chart in the paper's form.
 pub enum Plot {
     /// None.

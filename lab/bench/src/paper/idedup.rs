@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::experiment::Experiment;
-use super::figure::{Claim, Field, Figure, Measure, Paper, Pick, Plot};
+use super::figure::{Claim, Field, Figure, Measure, POWERS_IN_KIB, Paper, Pick, Plot};
 use Measure::{Difference, Of, Ratio};
 
 static RESPONSE: Experiment = Experiment {
@@ -87,17 +87,6 @@ fn section_3_1() -> Figure {
         let what = format!("duplicates in blocks of {kib} KB, to 4 KB");
         Claim::told(what, "less than linear", Ratio(duplicates(kib), duplicates("4")), "it is a property of the files")
     };
-    const SIZES: [(&str, &str); 9] = [
-        ("4", "4"),
-        ("8", "8"),
-        ("16", "16"),
-        ("32", "32"),
-        ("64", "64"),
-        ("128", "128"),
-        ("256", "256"),
-        ("512", "512"),
-        ("1024", "1024"),
-    ];
     Figure {
         number: "Section 3.1",
         title: "Larger blocks",
@@ -105,7 +94,7 @@ fn section_3_1() -> Figure {
                4 KiB, so a program counts the duplicates of larger ones in files that were not made for it, `/usr` of the \
                machine. Linear is a half for twice the size.",
         claims: ["8", "16", "32", "64"].into_iter().map(claim).collect(),
-        plot: Plot::bars("duplicates to those of 4 KB, by KiB of a block", &["to 4 KB"], &SIZES, |kib| {
+        plot: Plot::bars("duplicates to those of 4 KB, by KiB of a block", &["to 4 KB"], &POWERS_IN_KIB, |kib| {
             vec![Ratio(duplicates(kib), duplicates("4"))]
         }),
     }

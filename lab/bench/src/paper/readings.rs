@@ -14,7 +14,7 @@ use crate::report::write_json;
 use crate::spread::Spread;
 
 /// The readings of one experiment, with the conditions under which they came to be.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stored {
     /// The command line of all repetitions.
     pub words: Vec<String>,
@@ -239,14 +239,8 @@ mod tests {
         let stored = Stored {
             words: vec!["--file-size=50M".into(), "--repetitions=2".into(), "--seed=1".into()],
             repetitions: 2,
-            commit: String::new(),
-            is_debug: false,
-            date: String::new(),
-            machine: String::new(),
-            load_before: String::new(),
-            load_after: String::new(),
-            minutes: 0.0,
             readings: rows,
+            ..Stored::default()
         };
         Readings([("e", stored)].into())
     }

@@ -57,18 +57,7 @@ mod tests {
     }
 
     fn stored(experiment: &Experiment, repetitions: usize, minutes: f64) -> Stored {
-        Stored {
-            words: experiment.words(&conditions()),
-            repetitions,
-            commit: String::new(),
-            is_debug: false,
-            date: String::new(),
-            machine: String::new(),
-            load_before: String::new(),
-            load_after: String::new(),
-            minutes,
-            readings: serde_json::json!({}),
-        }
+        Stored { words: experiment.words(&conditions()), repetitions, minutes, ..Stored::default() }
     }
 
     fn plan(readings: &Readings) -> (Vec<(&'static str, usize)>, f64) {

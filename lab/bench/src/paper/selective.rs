@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::experiment::Experiment;
-use super::figure::{Claim, Field, Figure, Measure, Paper, Pick, Plot};
+use super::figure::{Claim, Field, Figure, Measure, POWERS_IN_KIB, Paper, Pick, Plot};
 use Measure::{Of, Ratio};
 
 static HIGH: Experiment = Experiment {
@@ -108,17 +108,6 @@ fn longer(experiment: &'static Experiment, list: &'static str, step: &str, [slow
 }
 
 fn figure_3() -> Figure {
-    const SIZES: [(&str, &str); 9] = [
-        ("4", "4"),
-        ("8", "8"),
-        ("16", "16"),
-        ("32", "32"),
-        ("64", "64"),
-        ("128", "128"),
-        ("256", "256"),
-        ("512", "512"),
-        ("1024", "1024"),
-    ];
     let read = |kib: &str, field| Pick::of(&CHUNKS, "/chunks/reads", &[("chunk_kib", kib)], field);
     let saved = |kib: &str| Pick::of(&CHUNKS, "/chunks/saved", &[("chunk_kib", kib)], SAVED);
     Figure {
@@ -147,7 +136,7 @@ fn figure_3() -> Figure {
                 "it is a property of the files",
             ),
         ],
-        plot: Plot::bars("MB/s, by KiB of a chunk", &["read in order"], &SIZES, |kib| {
+        plot: Plot::bars("MB/s, by KiB of a chunk", &["read in order"], &POWERS_IN_KIB, |kib| {
             vec![Of(read(kib, Field::At("/mb_per_s")))]
         }),
     }

@@ -122,18 +122,7 @@ mod tests {
 
     fn readings(values: &[f64]) -> Readings {
         let list = values.iter().map(|value| serde_json::json!({"v": value})).collect();
-        let stored = Stored {
-            words: Vec::new(),
-            repetitions: 1,
-            commit: String::new(),
-            is_debug: false,
-            date: String::new(),
-            machine: String::new(),
-            load_before: String::new(),
-            load_after: String::new(),
-            minutes: 0.0,
-            readings: list,
-        };
+        let stored = Stored { repetitions: 1, readings: list, ..Stored::default() };
         Readings([("e", stored)].into())
     }
 

@@ -31,8 +31,8 @@ use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
 use crate::volume::ballast::Ballast;
-use crate::worker::out_of_line::Worker;
 use crate::worker::system_load::SystemLoad;
+use crate::worker::worker_state::Worker;
 use crate::write::hash::Hasher;
 use crate::write::inline::InlineDedup;
 

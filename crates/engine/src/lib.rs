@@ -84,9 +84,9 @@ pub use fsck::lost_content::PartWithHoles;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
 pub use kv::{FilesFound, Salvaged};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
-pub use layout::explanation::{BudgetUse, Equal, Explained, ExplainedRun, What, push_run};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
+pub use layout::run_states::{BudgetUse, Equal, Explained, ExplainedRun, What, push_run};
 pub use oncefs_dedup::{
     AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, EffectivePolicy, FilePolicy, Fingerprint, InvalidOverride, Lbn,
     Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag,
@@ -101,7 +101,7 @@ pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
-pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, Urgency, VolumeSpec};
+pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WriteMode};
 pub use volume::backend::{Backend, TestHooks};
 pub use volume::ballast::Ballast;
 pub use volume::history::History;

@@ -23,7 +23,7 @@ use crate::worker::load::DeviceLoad;
 use crate::write::publish::OnPublish;
 use crate::{
     BLOCK_BYTES, Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result,
-    Totals, Urgency, VolumeSpec,
+    Totals, VolumeSpec, WriteMode,
 };
 
 mod identity;
@@ -58,7 +58,7 @@ mod upkeep;
 /// checksum, their bounds or each other. [`Error::ReadOnly`], where the volume changes: it was opened read-only, or an
 /// earlier failure made it read-only until it is opened again ([`Store::failure`] tells why).
 pub struct Store {
-    pub(crate) core: Arc<Volume>,
+    pub(crate) volume: Arc<Volume>,
     volume_id: [u8; 16],
     secret: [u8; 32],
     path: PathBuf,
@@ -66,7 +66,7 @@ pub struct Store {
     is_closed: AtomicBool,
     /// Facts that `tune` cannot change, for reports.
     facts: BTreeMap<String, String>,
-    /// The volume's lock and parts. Dropped last, because until then `core` has the record store open, which only one
+    /// The volume's lock and parts. Dropped last, because until then `volume` has the record store open, which only one
     /// opener may have.
     hold: Option<ExclusiveLock>,
 }
@@ -150,17 +150,18 @@ impl Store {
             skipped: opened.skipped,
             device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
         };
-        let core = Arc::new(recover(backend, options, settings, TestHooks::default())?);
-        core.base.space.look_up_host();
+        let path = volume.to_owned();
+        let volume = Arc::new(recover(backend, options, settings, TestHooks::default())?);
+        volume.base.space.look_up_host();
         if !options.read_only {
-            core.base.space.ballast().look();
+            volume.base.space.ballast().look();
         }
-        let threads = if background { Some(Threads::start(&core)?) } else { None };
+        let threads = if background { Some(Threads::start(&volume)?) } else { None };
         Ok(Arc::new(Self {
-            core,
+            volume,
             volume_id: superblock.volume_id,
             secret: superblock.secret,
-            path: volume.to_owned(),
+            path,
             threads: Mutex::new(LockRank::Thread, threads),
             is_closed: AtomicBool::new(false),
             facts: facts(options, superblock.profile),
@@ -201,9 +202,9 @@ impl Store {
     pub fn open_driven(backend: Backend, options: &OpenOptions, driver: TestHooks) -> Result<Arc<Store>> {
         let (volume_id, secret) = (backend.volume_id, backend.secret);
         let settings = settings_of(options, Profile::default(), None)?;
-        let core = Arc::new(recover(backend, options, settings, driver)?);
+        let volume = Arc::new(recover(backend, options, settings, driver)?);
         Ok(Arc::new(Self {
-            core,
+            volume,
             volume_id,
             secret,
             path: PathBuf::new(),
@@ -222,7 +223,7 @@ impl Store {
     /// - [`Error::Io`], [`Error::Corrupt`], [`Error::NoSpace`]: the step failed. After a failed checkpoint the volume
     ///   is read-only.
     pub fn run(&self, step: BackgroundStep) -> Result<bool> {
-        self.core.run(step)
+        self.volume.run(step)
     }
 
     /// Ends the background threads, commits and checkpoints. Does nothing on a volume that is driven by hand or was
@@ -236,20 +237,20 @@ impl Store {
         let Some(threads) = self.threads.lock().take() else {
             // Opened for repair, unless it was closed before or has no files on the host.
             let was_closed = self.is_closed.swap(true, Ordering::AcqRel) || self.hold.is_none();
-            let is_settled = was_closed || self.core.base.health.is_read_only();
-            return if is_settled { Ok(()) } else { self.core.commits.checkpoint_what_is_whole() };
+            let is_settled = was_closed || self.volume.base.health.is_read_only();
+            return if is_settled { Ok(()) } else { self.volume.commits.checkpoint_what_is_whole() };
         };
         self.is_closed.store(true, Ordering::Release);
         // The worker and the reclaimer may publish until they have ended.
-        self.core.base.signals.stop();
+        self.volume.base.signals.stop();
         threads.join();
-        drop(self.core.base.worker.defrag_turn());
-        if self.core.base.health.usable().is_ok() {
-            self.core.scrubber.save_scrub()?;
+        drop(self.volume.base.worker.defrag_turn());
+        if self.volume.base.health.usable().is_ok() {
+            self.volume.scrubber.save_scrub()?;
         }
-        let committed = self.core.commits.checkpoint();
+        let committed = self.volume.commits.checkpoint();
         if committed.is_ok() {
-            self.core.leave_cleanly();
+            self.volume.leave_cleanly();
         }
         committed
     }
@@ -260,7 +261,7 @@ impl Store {
     ///
     /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.core.metadata.get_for_program(key)
+        self.volume.metadata.get_for_program(key)
     }
 
     /// The records with `from <= key < to`, in key order, at most `limit`.
@@ -269,7 +270,7 @@ impl Store {
     ///
     /// [`Error::Io`] or [`Error::Corrupt`]: the record store cannot be read.
     pub fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        self.core.metadata.scan_for_program(from, to, limit)
+        self.volume.metadata.scan_for_program(from, to, limit)
     }
 
     /// Publishes records: visible at once, durable with the current commit group. It never waits, because the caller
@@ -280,13 +281,13 @@ impl Store {
     /// - [`Error::ReadOnly`]: the volume takes no changes.
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table cannot be read. Nothing is published.
     pub fn publish(&self, change: Change) -> Result<()> {
-        self.core.base.foreground.serve(|| self.core.publisher.publish(change))
+        self.volume.base.foreground.serve(|| self.volume.publisher.publish(change))
     }
 
     /// A new, empty map. It takes no space until it is written; its id is never handed out again.
     pub fn new_map(&self) -> MapId {
-        let map = self.core.base.maps.take_id();
-        self.core.base.policy.note_published_policy(map, FilePolicy::default());
+        let map = self.volume.base.maps.take_id();
+        self.volume.base.policy.note_published_policy(map, FilePolicy::default());
         map
     }
 
@@ -311,7 +312,7 @@ impl Store {
         data: &[u8],
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.write_request(map, at, data, Urgency::Unawaited, with)
+        self.write_request(map, at, data, WriteMode::Unawaited, with)
     }
 
     /// Like [`Store::write`], for a request that a program waits for (O_DIRECT, O_SYNC): each block is fingerprinted at
@@ -327,7 +328,7 @@ impl Store {
         data: &[u8],
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.write_request(map, at, data, Urgency::Awaited, with)
+        self.write_request(map, at, data, WriteMode::Awaited, with)
     }
 
     fn write_request<G: OnPublish>(
@@ -335,12 +336,12 @@ impl Store {
         map: MapId,
         at: u64,
         data: &[u8],
-        urgency: Urgency,
+        write_mode: WriteMode,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.base.foreground.serve(|| {
-            self.core.change_room.wait_for_room();
-            self.core.writer.write_request(map, at, data, urgency, with)
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            self.volume.writer.write_request(map, at, data, write_mode, with)
         })
     }
 
@@ -353,7 +354,7 @@ impl Store {
     ///   checked if the setting `verify` covers reads.
     /// - [`Error::Io`]: a device or the record store failed.
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
-        self.core.base.foreground.serve(|| self.core.reader.read(map, at, len))
+        self.volume.base.foreground.serve(|| self.volume.reader.read(map, at, len))
     }
 
     /// Reads whole blocks into `bytes`, whose length gives their number, aligned as in
@@ -363,20 +364,20 @@ impl Store {
     ///
     /// As [`Store::read`].
     pub fn read_blocks(&self, map: MapId, first: Lbn, bytes: &mut [u8]) -> Result<()> {
-        self.core.base.foreground.serve(|| self.core.reader.read_blocks(map, first, bytes))
+        self.volume.base.foreground.serve(|| self.volume.reader.read_blocks(map, first, bytes))
     }
 
     /// Learns how the map is read, from bytes read by a user who may also write them: a map that is read at random has
     /// no budget. Reads that are not noted here have no effect on it.
     pub fn note_read(&self, map: MapId, at: u64, len: u64) {
         let blocks = at / BLOCK_BYTES as u64..(at + len).div_ceil(BLOCK_BYTES as u64);
-        self.core.file_policies.note_read(map, Lbn(blocks.start), blocks.end - blocks.start);
+        self.volume.file_policies.note_read(map, Lbn(blocks.start), blocks.end - blocks.start);
     }
 
     /// The shortest run, in blocks, that is shared in this map: set for it, or derived from its reads and the device.
     /// 1 to 256.
     pub fn run_blocks_min(&self, map: MapId) -> u32 {
-        self.core.file_policies.run_blocks_min(map)
+        self.volume.file_policies.run_blocks_min(map)
     }
 
     /// Detaches a map (unlink, truncate to zero). Returns at once; the blocks are freed in the background, also after a
@@ -388,9 +389,9 @@ impl Store {
     /// - [`Error::MapDetached`]: the map was detached before.
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table or the record store cannot be read.
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
-        self.core.base.foreground.serve(|| {
-            self.core.change_room.wait_for_room();
-            self.core.range_changes.detach(map, with)
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            self.volume.range_changes.detach(map, with)
         })
     }
 
@@ -401,10 +402,10 @@ impl Store {
     ///
     /// `done` gets the error of the commit (see [`Store::commit`]), or [`Error::ReadOnly`] if the volume was closed.
     pub fn barrier(&self, done: Box<dyn FnOnce(Result<()>) + Send>) {
-        if self.core.base.health.is_read_only() {
+        if self.volume.base.health.is_read_only() {
             return done(Ok(()));
         }
-        self.core.barrier(done);
+        self.volume.barrier(done);
     }
 
     /// Waits until everything published before this call is durable.
@@ -416,27 +417,27 @@ impl Store {
     ///   the commit failed. What was published may or may not be durable, and the volume is read-only until it is
     ///   opened again.
     pub fn commit(&self) -> Result<()> {
-        self.core.commits.commit()
+        self.volume.commits.commit()
     }
 
     /// The volume's space, in blocks, as of the last publication.
     pub fn totals(&self) -> Totals {
-        self.core.free_blocks.totals()
+        self.volume.free_blocks.totals()
     }
 
     /// Unique blocks that can still be written: bounded by the data area, by promises to fallocate, and by the host.
     pub fn available(&self) -> Blocks {
-        self.core.free_blocks.available()
+        self.volume.free_blocks.available()
     }
 
     /// The size of the volume as far as the host has room for it: the used blocks, and those that can still be written.
     pub fn capacity(&self) -> Blocks {
-        self.core.free_blocks.capacity()
+        self.volume.free_blocks.capacity()
     }
 
     /// Whether the host has so little left that nothing should be created that takes more room there than it frees.
     pub fn is_host_full(&self) -> bool {
-        self.core.base.space.ballast().is_needed()
+        self.volume.base.space.ballast().is_needed()
     }
 
     /// Enlarges the data area to `data_bytes`, rounded down to whole blocks. Durable on return.
@@ -448,27 +449,27 @@ impl Store {
     /// - [`Error::Io`], [`Error::NoSpace`]: a device cannot be enlarged, or the commit failed.
     /// - [`Error::Corrupt`]: the block table cannot be read.
     pub fn grow(&self, data_bytes: u64) -> Result<()> {
-        self.core.grow(data_bytes)
+        self.volume.grow(data_bytes)
     }
 
     /// Whether files are ranked by their use.
     pub fn ranks_files(&self) -> bool {
-        self.core.base.tuning.ranks_files()
+        self.volume.base.tuning.ranks_files()
     }
 
     /// How far the clock for ranks is ahead of the machine's, in seconds.
     pub fn rank_clock_offset_seconds(&self) -> i64 {
-        self.core.base.tuning.rank_clock_offset_seconds()
+        self.volume.base.tuning.rank_clock_offset_seconds()
     }
 
     /// Why the volume became read-only. `None` if it did not.
     pub fn failure(&self) -> Option<String> {
-        self.core.base.health.failure()
+        self.volume.base.health.failure()
     }
 
     /// Counters, histograms, caches, space and settings.
     pub fn report(&self) -> Report {
-        let mut report = self.core.report();
+        let mut report = self.volume.report();
         report.settings = self.facts.clone();
         report.settings.extend(self.settings());
         report.space.insert("metadata_bytes".to_owned(), volume::metadata_bytes(&self.path));
@@ -482,7 +483,7 @@ impl Store {
     ///
     /// As [`Store::commit`].
     pub fn make_room(&self) -> Result<bool> {
-        self.core.make_room()
+        self.volume.make_room()
     }
 }
 

@@ -142,7 +142,7 @@ pub struct UnknownBlocks {
 
 /// Whether a program waits for a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Urgency {
+pub enum WriteMode {
     /// It does: its blocks are fingerprinted at once, and none is compared with stored bytes.
     Awaited,
     /// The kernel's page cache answered it long ago.

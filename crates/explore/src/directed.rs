@@ -275,11 +275,11 @@ fn records_in_batches() -> Vec<Operation> {
     all
 }
 
-/// Changes of more shards than one publication takes.
+/// Changes of more leaves than one publication takes.
 fn range_in_pieces() -> Vec<Operation> {
     let mut all = vec![Create("sparse")];
-    for shard in 0..70 {
-        all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard % 30, BLOCK)));
+    for leaf in 0..70 {
+        all.push(Write("sparse", leaf * MIB + 4096, Content::from(1 + leaf % 30, BLOCK)));
     }
     all.extend([
         Commit,
@@ -298,11 +298,11 @@ fn range_in_pieces() -> Vec<Operation> {
 }
 
 /// Parts that fill a hole, parts of a clone over reserved blocks, and parts that write zeros. The last operation cuts a
-/// file within its first shard.
+/// file within its first leaf.
 fn range_in_parts() -> Vec<Operation> {
     let mut all = vec![Create("sparse")];
-    for shard in (0..40).step_by(4) {
-        all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard % 30, BLOCK)));
+    for leaf in (0..40).step_by(4) {
+        all.push(Write("sparse", leaf * MIB + 4096, Content::from(1 + leaf % 30, BLOCK)));
     }
     all.extend([
         Truncate("sparse", 40 * MIB),
@@ -319,11 +319,11 @@ fn range_in_parts() -> Vec<Operation> {
     all
 }
 
-/// A deleted file with more shards than are freed at a time.
+/// A deleted file with more leaves than are freed at a time.
 fn reclaim_in_portions() -> Vec<Operation> {
     let mut all = vec![Create("sparse")];
-    for shard in 0..20 {
-        all.push(Write("sparse", shard * MIB + 4096, Content::from(1 + shard, BLOCK)));
+    for leaf in 0..20 {
+        all.push(Write("sparse", leaf * MIB + 4096, Content::from(1 + leaf, BLOCK)));
     }
     all.extend([Background(BackgroundStep::Checkpoint), Unlink("sparse"), Close, Commit]);
     all.extend([Exhaust(BackgroundStep::Reclaim), Background(BackgroundStep::Checkpoint)]);

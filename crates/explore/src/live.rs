@@ -50,9 +50,9 @@ pub struct Setup {
     pub log_bytes: u64,
     /// The places of names. None: the default.
     pub names: Option<NamePlaces>,
-    /// A change of a range with more shards is split into several groups. The bound from the log's size assumes full
-    /// shards.
-    pub gated_shards_max: u64,
+    /// A change of a range with more leaves is split into several groups. The bound from the log's size assumes full
+    /// leaves.
+    pub gated_leaves_max: u64,
     /// Whether sequences and seeded workloads run on it.
     pub has_short_work: bool,
     /// Whether most requests find no room. Seeded workloads run on it.
@@ -79,7 +79,7 @@ impl Setup {
 
     /// Opens only the store of a tape, because its names may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
-        let driver = TestHooks { committer, gated_shards_max: Some(self.gated_shards_max) };
+        let driver = TestHooks { committer, gated_leaves_max: Some(self.gated_leaves_max) };
         Store::open_driven(tape.backend(self.log_bytes), &self.options(), driver)
     }
 

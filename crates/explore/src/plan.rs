@@ -43,7 +43,7 @@ impl Plan {
         step("sequences of one operation", &jobs(&bases, &sequences(1, "", &ONE_ENDINGS), short));
         let within = [interrupted(&directed()), interrupted(&sequences(1, "", &["checkpoint"]))].concat();
         let fits_within = |setup: &Setup, workload: &Workload| {
-            setup.has_short_work || setup.gated_shards_max < setups::ONE_GROUP_SHARDS_MAX && workload.runs_on(setup)
+            setup.has_short_work || setup.gated_leaves_max < setups::ONE_GROUP_LEAVES_MAX && workload.runs_on(setup)
         };
         step("commits within operations", &jobs(&bases, &within, fits_within));
         if self.pairs {

@@ -5,8 +5,8 @@ use oncefs_fs::NamePlaces;
 
 use crate::live::Setup;
 
-/// Every workload changes fewer shards at a time.
-pub const ONE_GROUP_SHARDS_MAX: u64 = 128;
+/// Every workload changes fewer leaves at a time.
+pub const ONE_GROUP_LEAVES_MAX: u64 = 128;
 
 /// The complete index in memory, no worker, fingerprints when a tag matches.
 pub const ONE_LEVEL: Setup = Setup {
@@ -22,7 +22,7 @@ pub const ONE_LEVEL: Setup = Setup {
     data: Blocks(1024),
     log_bytes: 1 << 20,
     names: None,
-    gated_shards_max: ONE_GROUP_SHARDS_MAX,
+    gated_leaves_max: ONE_GROUP_LEAVES_MAX,
     has_short_work: true,
     is_nearly_full: false,
     directed: &[],
@@ -44,7 +44,7 @@ pub const TWO_LEVELS: Setup = Setup {
     data: Blocks(1024),
     log_bytes: 1 << 20,
     names: None,
-    gated_shards_max: ONE_GROUP_SHARDS_MAX,
+    gated_leaves_max: ONE_GROUP_LEAVES_MAX,
     has_short_work: true,
     is_nearly_full: false,
     directed: &[],
@@ -59,10 +59,10 @@ pub const LONG_LOG: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level. A change of a range with more shards than are published at a time is split into several groups.
+/// As one level. A change of a range with more leaves than are published at a time is split into several groups.
 pub const MANY_GROUPS: Setup = Setup {
     name: "many-groups",
-    gated_shards_max: 32,
+    gated_leaves_max: 32,
     has_short_work: false,
     directed: &["range-in-pieces", "range-in-parts"],
     ..ONE_LEVEL

@@ -46,7 +46,7 @@ pub use usage::note_reads_and_writes::Handle;
 /// Longest name of a directory entry, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Largest size of a file, in bytes: 2^32 map shards of 1 MiB.
+/// Largest size of a file, in bytes: 2^32 map leaves of 1 MiB.
 pub const FILE_BYTES_MAX: u64 = 1 << 52;
 const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(oncefs_engine::BLOCK_BYTES as u64), "a file ends with a block");
 

@@ -1,8 +1,8 @@
 //! Damage to a volume: by a medium, by a host that mixes up places, and by a bug or an attacker, with right checksums.
 
 use oncefs_engine::Pbn;
+use oncefs_engine::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
-use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::{keys, record};
 
 use crate::decoders::made_operation;
@@ -197,18 +197,18 @@ fn damage_record(parts: &mut Parts, input: &mut Input<'_>) -> Kind {
     kind
 }
 
-/// The shard with blocks that point elsewhere, mostly to blocks that others use.
+/// The leaf with blocks that point elsewhere, mostly to blocks that others use.
 fn with_other_extent(key: &[u8], value: &[u8], input: &mut Input<'_>) -> Vec<u8> {
-    let Some(key) = keys::parse_shard(key) else { return value.to_vec() };
-    let Some(mut shard) = Shard::decode(key, value) else { return value.to_vec() };
-    let first = input.below(SHARD_BLOCKS);
-    let blocks = 1 + input.below(SHARD_BLOCKS - first);
+    let Some(key) = keys::parse_leaf(key) else { return value.to_vec() };
+    let Some(mut leaf) = ExtentLeaf::decode(key, value) else { return value.to_vec() };
+    let first = input.below(LEAF_BLOCKS);
+    let blocks = 1 + input.below(LEAF_BLOCKS - first);
     let target = match input.byte() % 4 {
         0 => Target::Hole,
         1 => Target::Reserved,
         2 => Target::Data(Pbn(input.below(256))),
         _ => Target::Data(Pbn(input.edge() >> 1)),
     };
-    shard.set(Extent { first: first as u16, blocks: blocks as u16, target });
-    shard.encode(key)
+    leaf.set(Extent { first: first as u16, blocks: blocks as u16, target });
+    leaf.encode(key)
 }

@@ -10,13 +10,13 @@ use std::fmt::Debug;
 use oncefs_compress::{Compressor, Expander, FRAGMENT_BYTES_MAX, Method};
 use oncefs_engine::format::checkpoint::Checkpoint;
 use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
+use oncefs_engine::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
 use oncefs_engine::format::hint_header::{self, HintHeader};
 use oncefs_engine::format::hint_page::{self, Decoded};
-use oncefs_engine::format::keys::ShardKey;
+use oncefs_engine::format::keys::LeafKey;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{Entry, FLAGS_KNOWN, PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::record_list::RecordList;
-use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{at, backlog, file_policy, keys, label, record, varint};
 use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
@@ -36,8 +36,8 @@ pub struct Structure {
 
 /// Number in the keys of records, which seeds their checksums.
 const NUMBER: u64 = 7;
-/// The key of shards, for the same reason.
-const SHARD: ShardKey = ShardKey { map: MapId(NUMBER), shard: 0 };
+/// The key of leaves, for the same reason.
+const LEAF: LeafKey = LeafKey { map: MapId(NUMBER), leaf: 0 };
 
 /// All structures. An input's first byte chooses one, so new ones come last.
 pub const STRUCTURES: [Structure; 30] = [
@@ -47,14 +47,14 @@ pub const STRUCTURES: [Structure; 30] = [
     Structure { name: "log record", seal: seal::log_record, check: check_log_record },
     Structure { name: "operations", seal: unsealed, check: check_operations },
     Structure { name: "checkpoint", seal: seal::checkpoint, check: check_checkpoint },
-    Structure { name: "shard", seal: |bytes| seal::shard(bytes, SHARD), check: check_shard },
+    Structure { name: "leaf", seal: |bytes| seal::leaf(bytes, LEAF), check: check_leaf },
     Structure { name: "keys", seal: unsealed, check: check_keys },
     Structure { name: "hint header", seal: seal::hint_header, check: check_hint_header },
     Structure { name: "hint page", seal: seal::hint_page, check: check_hint_page },
     Structure { name: "skipped blocks", seal: seal::skipped, check: check_skipped },
     Structure { name: "number", seal: unsealed, check: check_number },
     Structure { name: "made operations", seal: unsealed, check: check_made_operations },
-    Structure { name: "made shard", seal: unsealed, check: check_made_shard },
+    Structure { name: "made leaf", seal: unsealed, check: check_made_leaf },
     Structure { name: "inode", seal: name_record, check: |bytes| check_record(b"i", b"", bytes) },
     Structure { name: "directory names", seal: name_record, check: |bytes| check_record(b"d", &[1; 8], bytes) },
     Structure { name: "symbolic link", seal: name_record, check: |bytes| check_exact_record(b"s", b"", bytes) },
@@ -178,20 +178,20 @@ fn check_checkpoint(bytes: &[u8]) {
     }
 }
 
-fn check_shard(bytes: &[u8]) {
-    let Some(shard) = decoded(bytes, || Shard::decode(SHARD, bytes)) else { return };
-    assert_same(&shard, &Shard::decode(SHARD, &shard.encode(SHARD)).expect("its own bytes are accepted"));
-    let end = SHARD_BLOCKS as u16;
-    assert_eq!(shard.slice(0, end).map(|extent| u64::from(extent.blocks)).sum::<u64>(), SHARD_BLOCKS);
-    assert!(shard.mapped_blocks() <= SHARD_BLOCKS);
-    let mut emptied = shard.clone();
+fn check_leaf(bytes: &[u8]) {
+    let Some(leaf) = decoded(bytes, || ExtentLeaf::decode(LEAF, bytes)) else { return };
+    assert_same(&leaf, &ExtentLeaf::decode(LEAF, &leaf.encode(LEAF)).expect("its own bytes are accepted"));
+    let end = LEAF_BLOCKS as u16;
+    assert_eq!(leaf.slice(0, end).map(|extent| u64::from(extent.blocks)).sum::<u64>(), LEAF_BLOCKS);
+    assert!(leaf.mapped_blocks() <= LEAF_BLOCKS);
+    let mut emptied = leaf.clone();
     emptied.set(Extent { first: 0, blocks: end, target: Target::Hole });
     assert!(emptied.is_empty());
 }
 
 fn check_keys(bytes: &[u8]) {
-    if let Some(key) = keys::parse_shard(bytes) {
-        assert_eq!(keys::shard(key), bytes);
+    if let Some(key) = keys::parse_leaf(bytes) {
+        assert_eq!(keys::leaf(key), bytes);
     }
     if let Some(map) = keys::parse_detached(bytes) {
         assert_eq!(keys::detached(map), bytes);
@@ -294,7 +294,7 @@ fn made_operations<'a>(input: &mut Input<'a>) -> Vec<Op<'a>> {
 /// One operation.
 pub fn made_operation<'a>(input: &mut Input<'a>) -> Op<'a> {
     let pbn = Pbn(input.edge() >> 17);
-    let blocks = 1 + input.below(SHARD_BLOCKS);
+    let blocks = 1 + input.below(LEAF_BLOCKS);
     let map = MapId(input.edge());
     match input.byte() % 9 {
         0 => {
@@ -312,10 +312,10 @@ pub fn made_operation<'a>(input: &mut Input<'a>) -> Op<'a> {
         3 => Op::Count { pbn, blocks, count: input.edge() as u32 },
         4 => Op::Fingerprint { pbn, fingerprint: Fingerprint([input.byte(); 16]) },
         5 => Op::Data { pbn, bytes: &DATA },
-        6 => Op::DropShard { key: keys::ShardKey { map, shard: input.edge() >> 9 } },
+        6 => Op::DropLeaf { key: keys::LeafKey { map, leaf: input.edge() >> 9 } },
         _ => {
-            let first = input.below(SHARD_BLOCKS - blocks + 1);
-            let lbn = Lbn((input.edge() >> 9) * SHARD_BLOCKS + first);
+            let first = input.below(LEAF_BLOCKS - blocks + 1);
+            let lbn = Lbn((input.edge() >> 9) * LEAF_BLOCKS + first);
             let target = input.pick(&[Target::Hole, Target::Reserved, Target::Data(pbn)]);
             Op::Map { map, lbn, blocks: blocks as u16, target }
         }
@@ -327,25 +327,25 @@ fn check_made_operations(bytes: &[u8]) {
 }
 
 /// Sets extents at random places, and compares with an array of the expected blocks.
-fn check_made_shard(bytes: &[u8]) {
+fn check_made_leaf(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let (mut shard, mut model) = (Shard::default(), [Target::Hole; SHARD_BLOCKS as usize]);
+    let (mut leaf, mut model) = (ExtentLeaf::default(), [Target::Hole; LEAF_BLOCKS as usize]);
     while !input.is_empty() {
-        let first = input.below(SHARD_BLOCKS);
-        let blocks = 1 + input.below(SHARD_BLOCKS - first);
+        let first = input.below(LEAF_BLOCKS);
+        let blocks = 1 + input.below(LEAF_BLOCKS - first);
         let target = match input.byte() % 4 {
             0 => Target::Hole,
             1 => Target::Reserved,
             _ => Target::Data(Pbn(input.edge() >> 17)),
         };
-        shard.set(Extent { first: first as u16, blocks: blocks as u16, target });
+        leaf.set(Extent { first: first as u16, blocks: blocks as u16, target });
         (0..blocks).for_each(|n| model[(first + n) as usize] = target.plus(n));
     }
-    let again = Shard::decode(SHARD, &shard.encode(SHARD)).expect("its own bytes are accepted");
-    assert_same(&shard, &again);
-    let blocks = again.slice(0, SHARD_BLOCKS as u16);
+    let again = ExtentLeaf::decode(LEAF, &leaf.encode(LEAF)).expect("its own bytes are accepted");
+    assert_same(&leaf, &again);
+    let blocks = again.slice(0, LEAF_BLOCKS as u16);
     let blocks = blocks.flat_map(|extent| (0..u64::from(extent.blocks)).map(move |n| extent.target.plus(n)));
-    assert!(blocks.eq(model), "the shard differs from the array: {shard:?}");
+    assert!(blocks.eq(model), "the leaf differs from the array: {leaf:?}");
 }
 
 /// Checks a record of the `fs` crate: it is accepted twice or not at all.

@@ -45,7 +45,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     found.push(("hint page", hint_page()));
     found.push(("number", vec![0xFF; 9]));
     found.push(("made operations", (0..200).collect()));
-    found.push(("made shard", (0..100).map(|n: u8| n.wrapping_mul(37)).collect()));
+    found.push(("made leaf", (0..100).map(|n: u8| n.wrapping_mul(37)).collect()));
     found.push(("list of record files", record_list().encode(volume_id)));
     found.push(("bad block", BadRecord { replacement: Some(Pbn(77)), tag: Tag(1 << 60) }.encode()));
     found.push(("replica", damage_records::encode_replica(Pbn(78))));
@@ -113,7 +113,7 @@ fn cut_skipped(mut page: Vec<u8>) -> Vec<u8> {
 fn structure_of(key: &[u8]) -> Option<&'static str> {
     Some(match key.first()? {
         0x01 => "checkpoint",
-        0x02 => "shard",
+        0x02 => "leaf",
         0x07 => "scrub",
         0x08 => "file policy",
         b'i' => "inode",

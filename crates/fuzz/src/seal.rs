@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use oncefs_engine::MapId;
-use oncefs_engine::format::keys::{self, ShardKey};
+use oncefs_engine::format::keys::{self, LeafKey};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Size of a sector of the block table.
@@ -58,9 +58,9 @@ pub fn checkpoint(bytes: &mut [u8]) {
     seal(bytes, 0..56, 56, 0x6368_6563 ^ u64::from_le_bytes(half));
 }
 
-/// The shard of this key.
-pub fn shard(bytes: &mut [u8], key: ShardKey) {
-    seal_short(bytes, 0x7368_6172 ^ key.map.0.rotate_left(32) ^ key.shard);
+/// The leaf of this key.
+pub fn leaf(bytes: &mut [u8], key: LeafKey) {
+    seal_short(bytes, 0x7368_6172 ^ key.map.0.rotate_left(32) ^ key.leaf);
 }
 
 /// The policy of the file with this map.
@@ -129,7 +129,7 @@ pub fn record(key: &[u8], value: &mut [u8]) {
     let number_at = |at| key.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_be_bytes);
     match key.first() {
         Some(0x01) => checkpoint(value),
-        Some(0x02) => keys::parse_shard(key).into_iter().for_each(|key| shard(value, key)),
+        Some(0x02) => keys::parse_leaf(key).into_iter().for_each(|key| leaf(value, key)),
         Some(0x05) => bad_block(value),
         Some(0x06) => replica(value),
         Some(0x07) => scrub(value),

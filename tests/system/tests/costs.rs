@@ -25,7 +25,7 @@ const LOOKS_HELD_MAX: u64 = 4096;
 const REQUEST_BYTES_MAX: u64 = 4 << 20;
 
 /// Files of one cloned block per MiB, and of reservations.
-const SHARDS: u64 = 600;
+const LEAVES: u64 = 600;
 const ATTRIBUTES: usize = 600;
 const DEPTH: usize = 300;
 const OPEN_FILES: usize = 2000;
@@ -84,9 +84,9 @@ fn prepare(dir: &Path) {
     let source = File::create_new(dir.join("source")).unwrap();
     source.write_all_at(&bytes(1, 8 << 20), 0).unwrap();
     let source = File::open(dir.join("source")).unwrap();
-    // One block per shard, and of its neighbours in the source each in another page of the block table.
+    // One block per leaf, and of its neighbours in the source each in another page of the block table.
     let scattered = File::create_new(dir.join("scattered")).unwrap();
-    for n in 0..SHARDS {
+    for n in 0..LEAVES {
         let from = n * 97 % (8 * MIB / BLOCK) * BLOCK;
         assert_eq!(sys::copy_range(&source, from, &scattered, n * MIB, BLOCK).unwrap(), BLOCK);
     }
@@ -96,7 +96,7 @@ fn prepare(dir: &Path) {
     (0..8 * MIB).step_by(2 * BLOCK as usize).for_each(|at| sys::fallocate(&punched, holes, at, BLOCK).unwrap());
     let reserved = File::create_new(dir.join("reserved")).unwrap();
     reserved.write_all_at(&bytes(3, BLOCK as usize), 0).unwrap();
-    sys::fallocate(&reserved, 0, 0, SHARDS * MIB).unwrap();
+    sys::fallocate(&reserved, 0, 0, LEAVES * MIB).unwrap();
     let mut at = dir.to_owned();
     for _ in 0..DEPTH {
         at.push("d");
@@ -119,17 +119,17 @@ fn attack(dir: &Path) {
     // Writes over a block before many reservations, and reservations where all is reserved.
     reserved.write_all_at(&bytes(4, BLOCK as usize), 0).unwrap();
     reserved.sync_all().unwrap();
-    sys::fallocate(&reserved, 0, 0, SHARDS * MIB).unwrap();
+    sys::fallocate(&reserved, 0, 0, LEAVES * MIB).unwrap();
     let zeros = libc::FALLOC_FL_ZERO_RANGE;
-    sys::fallocate(&reserved, zeros, 0, SHARDS * MIB).unwrap();
+    sys::fallocate(&reserved, zeros, 0, LEAVES * MIB).unwrap();
     // Scattered blocks: read, cloned, zeroed, punched, truncated, deleted.
     let mut block = vec![0; BLOCK as usize];
-    (0..SHARDS).step_by(16).for_each(|n| scattered.read_exact_at(&mut block, n * MIB).unwrap());
+    (0..LEAVES).step_by(16).for_each(|n| scattered.read_exact_at(&mut block, n * MIB).unwrap());
     let clone = File::create_new(dir.join("clone")).unwrap();
-    sys::copy_range_all(&scattered, 0, &clone, 0, (SHARDS - 1) * MIB + BLOCK).unwrap();
-    sys::fallocate(&clone, zeros, 0, SHARDS / 2 * MIB).unwrap();
+    sys::copy_range_all(&scattered, 0, &clone, 0, (LEAVES - 1) * MIB + BLOCK).unwrap();
+    sys::fallocate(&clone, zeros, 0, LEAVES / 2 * MIB).unwrap();
     let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    sys::fallocate(&clone, holes, 0, SHARDS * MIB).unwrap();
+    sys::fallocate(&clone, holes, 0, LEAVES * MIB).unwrap();
     scattered.set_len(BLOCK + 1).unwrap();
     fs::remove_file(dir.join("clone")).unwrap();
     // Free space in pieces: those of the punched file, as soon as a commit has given them back.

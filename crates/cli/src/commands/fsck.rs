@@ -334,7 +334,7 @@ fn concern_of_map(fault: &Fault) -> Option<Concern> {
             first: key.first().plus(extent.first.into()),
             what: format!("{} blocks were outside the data area and are lost", extent.blocks),
         }),
-        Fault::Shard { key } => Some(Concern {
+        Fault::Leaf { key } => Some(Concern {
             map: key.map,
             first: key.first(),
             what: "the record of 1 MiB is damaged: that part cannot be read".to_owned(),

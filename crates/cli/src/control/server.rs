@@ -343,11 +343,11 @@ mod tests {
             Request::ScrubStatus,
             Request::Damage { places_max: 7 },
             Request::Explain { inode: 5, lbn: 1 << 40 },
-            Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, shard: 2 } },
+            Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, leaf: 2 } },
             Request::FileNames { maps: vec![1, 9] },
             Request::OpenForWriting { from: 7 },
             Request::Layout { from: LayoutCursor::default() },
-            Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, shard: 2 }), open: None } },
+            Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, leaf: 2 }), open: None } },
             Request::Policy { inode: 5 },
             Request::Defrag { inode: 5, from: 256, run_blocks_min: None, space_blocks: 9, dry_run: true },
         ] {

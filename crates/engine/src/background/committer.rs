@@ -22,46 +22,46 @@ const _: () = assert!(TICK.as_millis() <= COMMIT_AFTER_QUIET.as_millis());
 const _: () = assert!(COMMIT_AFTER_QUIET.as_millis() < COMMIT_AFTER.as_millis());
 
 /// The work of the committer's thread until the volume is closed.
-pub fn run_committer(core: &Volume) {
+pub fn run_committer(volume: &Volume) {
     let mut looked_around = Instant::now();
     loop {
-        let (began, last) = core.groups.group_times();
+        let (began, last) = volume.groups.group_times();
         let is_idle = began.is_none();
-        let request = core.base.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
+        let request = volume.base.signals.next_commit(if is_idle { IDLE_TICK } else { TICK }, is_idle);
         let is_due = began.is_some_and(|began| began.elapsed() >= COMMIT_AFTER)
             || last.is_some_and(|last| last.elapsed() >= COMMIT_AFTER_QUIET);
         if request.now || is_due {
-            answer(core, request.barriers);
+            answer(volume, request.barriers);
         } else {
-            core.groups.release_waiting();
+            volume.groups.release_waiting();
         }
         if request.stop {
-            let CommitRequest { barriers, .. } = core.base.signals.next_commit(Duration::ZERO, false);
-            return answer(core, barriers);
+            let CommitRequest { barriers, .. } = volume.base.signals.next_commit(Duration::ZERO, false);
+            return answer(volume, barriers);
         }
         if looked_around.elapsed() >= IDLE_TICK {
             looked_around = Instant::now();
-            core.base.space.look_up_host();
-            core.base.space.ballast().look();
-            core.lend_memory();
+            volume.base.space.look_up_host();
+            volume.base.space.ballast().look();
+            volume.lend_memory();
         }
     }
 }
 
 /// Commits, and notifies all waiters.
-pub fn answer(core: &Volume, barriers: Vec<Done>) {
-    let result = core.commits.commit();
+pub fn answer(volume: &Volume, barriers: Vec<Done>) {
+    let result = volume.commits.commit();
     if let Err(error) = &result
         && barriers.is_empty()
     {
         log::debug!("a commit without a waiting caller failed: {error}");
     }
-    tell(core, &result, barriers);
+    tell(volume, &result, barriers);
 }
 
 /// Notifies callers that wait for a commit of its result.
-pub fn tell(core: &Volume, result: &Result<()>, barriers: Vec<Done>) {
-    core.base.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
+pub fn tell(volume: &Volume, result: &Result<()>, barriers: Vec<Done>) {
+    volume.base.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
     for done in barriers {
         done(match result {
             Ok(()) => Ok(()),

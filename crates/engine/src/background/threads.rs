@@ -34,19 +34,19 @@ pub struct Threads {
 
 impl Threads {
     /// Starts them: all of them, or none on an error.
-    pub fn start(core: &Arc<Volume>) -> Result<Self> {
-        Self::start_by(core, &spawn)
+    pub fn start(volume: &Arc<Volume>) -> Result<Self> {
+        Self::start_by(volume, &spawn)
     }
 
     /// If one cannot be started, those started before end: they would work on a volume that is not open.
-    fn start_by(core: &Arc<Volume>, spawn: Spawn<'_>) -> Result<Self> {
+    fn start_by(volume: &Arc<Volume>, spawn: Spawn<'_>) -> Result<Self> {
         let threads = Self { handles: Mutex::new(LockRank::Thread, Vec::new()) };
-        core.base.signals.threads_start();
+        volume.base.signals.threads_start();
         for (name, work) in WORK {
-            match spawn(name, core, work) {
+            match spawn(name, volume, work) {
                 Ok(handle) => threads.handles.lock().push(handle),
                 Err(error) => {
-                    core.base.signals.stop();
+                    volume.base.signals.stop();
                     threads.join();
                     return Err(error);
                 }
@@ -65,43 +65,43 @@ impl Threads {
     }
 }
 
-fn spawn(name: &str, core: &Arc<Volume>, work: Work) -> Result<JoinHandle<()>> {
-    let core = core.clone();
+fn spawn(name: &str, volume: &Arc<Volume>, work: Work) -> Result<JoinHandle<()>> {
+    let volume = volume.clone();
     thread::Builder::new()
         .name(name.to_owned())
-        .spawn(move || work(&core))
+        .spawn(move || work(&volume))
         .map_err(|e| Error::io("starting a background thread", e))
 }
 
-fn run_checkpointer(core: &Volume) {
-    while core.base.signals.next_checkpoint() {
-        if let Err(error) = core.commits.checkpoint() {
-            core.base.health.tell("a checkpoint failed", &error);
+fn run_checkpointer(volume: &Volume) {
+    while volume.base.signals.next_checkpoint() {
+        if let Err(error) = volume.commits.checkpoint() {
+            volume.base.health.tell("a checkpoint failed", &error);
         }
     }
 }
 
-fn run_reclaimer(core: &Volume) {
-    while !core.base.signals.is_stopped() {
-        if let Some(map) = core.base.signals.next_detached(IDLE_TICK) {
-            if let Err(error) = core.reclaimer.reclaim(map) {
-                core.base.health.tell("the blocks of a deleted file are not freed before the next mount", &error);
+fn run_reclaimer(volume: &Volume) {
+    while !volume.base.signals.is_stopped() {
+        if let Some(map) = volume.base.signals.next_detached(IDLE_TICK) {
+            if let Err(error) = volume.reclaimer.reclaim(map) {
+                volume.base.health.tell("the blocks of a deleted file are not freed before the next mount", &error);
             }
             continue;
         }
-        let is_quiet = || core.groups.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
-        while is_quiet() && !core.base.signals.is_stopped() && core.free_blocks.punch_some() {}
+        let is_quiet = || volume.groups.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
+        while is_quiet() && !volume.base.signals.is_stopped() && volume.free_blocks.punch_some() {}
     }
 }
 
-fn run_worker(core: &Volume) {
-    if let Err(error) = core.hint_levels.fill_hints() {
+fn run_worker(volume: &Volume) {
+    if let Err(error) = volume.hint_levels.fill_hints() {
         log::error!("the block table was not read to its end, some duplicates will be missed: {error}");
     }
-    while !core.base.signals.is_stopped() {
-        let sleep = core.work_loop.work();
+    while !volume.base.signals.is_stopped() {
+        let sleep = volume.work_loop.work();
         if !sleep.is_zero() {
-            core.base.signals.sleep_worker(sleep);
+            volume.base.signals.sleep_worker(sleep);
         }
     }
 }
@@ -122,26 +122,26 @@ mod tests {
     fn if_a_thread_cannot_be_started_none_is_left_and_the_volume_opens_again() {
         let devices = Devices::new(Blocks(700), two_levels());
         let content = unique(3, 1);
-        let core = devices.open();
-        core.write(MapId(1), 0, &content, |_, _| ()).unwrap();
-        core.commits.commit().unwrap();
-        drop(core);
+        let volume = devices.open();
+        volume.write(MapId(1), 0, &content, |_, _| ()).unwrap();
+        volume.commits.commit().unwrap();
+        drop(volume);
         for fails in 0..WORK.len() {
-            let core = Arc::new(devices.open());
+            let volume = Arc::new(devices.open());
             let begun = AtomicUsize::new(0);
-            let started = Threads::start_by(&core, &|name, core, work| match begun.fetch_add(1, Relaxed) {
+            let started = Threads::start_by(&volume, &|name, volume, work| match begun.fetch_add(1, Relaxed) {
                 number if number == fails => Err(Error::io("starting", io::Error::from_raw_os_error(libc::EAGAIN))),
-                _ => spawn(name, core, work),
+                _ => spawn(name, volume, work),
             });
             assert!(started.is_err(), "thread {fails} was not started");
-            assert_eq!(Arc::strong_count(&core), 1, "a thread goes on after thread {fails} was not started");
-            drop(core);
+            assert_eq!(Arc::strong_count(&volume), 1, "a thread goes on after thread {fails} was not started");
+            drop(volume);
             let read = devices.open().reader.read(MapId(1), 0, content.len()).unwrap();
             assert!(read.iter().eq(&content));
         }
-        let core = Arc::new(devices.open());
-        let threads = Threads::start(&core).unwrap();
-        core.base.signals.stop();
+        let volume = Arc::new(devices.open());
+        let threads = Threads::start(&volume).unwrap();
+        volume.base.signals.stop();
         threads.join();
     }
 }

@@ -1,7 +1,7 @@
 //! Checkpoint: brings changes that only the log and memory hold to their place, then trims the log.
 //!
 //! The order, and what a crash leaves: everything up to a group is durable in the log before it is set apart; then (1)
-//! data that rode in the log is placed and flushed, (2) table pages are written and flushed, (3) records and shards are
+//! data that rode in the log is placed and flushed, (2) table pages are written and flushed, (3) records and leaves are
 //! written, with the checkpoint record last, and flushed. A crash before the end of (3) leaves the old checkpoint, and
 //! redo from the log repeats the partial work. A crash after it leaves the new one.
 
@@ -163,18 +163,18 @@ impl Commits {
     /// Applies the log's redo to objects that were not read since a crash.
     pub fn redo_all(&self) -> Result<()> {
         loop {
-            let (pages, shards) = {
+            let (pages, leaves) = {
                 let state = self.state.lock();
-                (state.table.pages_with_redo(REDO_PORTION), state.shards.with_redo(REDO_PORTION))
+                (state.table.pages_with_redo(REDO_PORTION), state.leaves.with_redo(REDO_PORTION))
             };
-            if pages.is_empty() && shards.is_empty() {
+            if pages.is_empty() && leaves.is_empty() {
                 return Ok(());
             }
             let mut pages = pages;
             pages.sort_unstable();
             self.metadata.load_pages(&pages)?;
-            // Without the map's lock: a shard with redo stays in memory until the checkpoint that calls this.
-            shards.iter().try_for_each(|key| self.metadata.shard(*key).map(drop))?;
+            // Without the map's lock: a leaf with redo stays in memory until the checkpoint that calls this.
+            leaves.iter().try_for_each(|key| self.metadata.leaf(*key).map(drop))?;
         }
     }
 
@@ -217,14 +217,14 @@ impl Commits {
 
     fn write_records(&self, frozen: &Frozen) -> Result<()> {
         let records = frozen.layers.records.iter().map(|(key, value)| (key.clone(), value.clone()));
-        let shards = frozen
+        let leaves = frozen
             .layers
-            .shards
+            .leaves
             .iter()
-            .map(|(key, shard)| (keys::shard(*key), (!shard.is_empty()).then(|| shard.encode(*key))));
+            .map(|(key, leaf)| (keys::leaf(*key), (!leaf.is_empty()).then(|| leaf.encode(*key))));
         let mut batch: Vec<Put> = Vec::new();
         let mut batch_bytes = 0;
-        for (key, value) in records.chain(shards).chain(self.advice()) {
+        for (key, value) in records.chain(leaves).chain(self.advice()) {
             batch_bytes += key.len() + value.as_ref().map_or(0, Vec::len);
             batch.push((key, value));
             if batch_bytes >= BATCH_BYTES {

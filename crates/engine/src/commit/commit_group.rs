@@ -22,8 +22,8 @@ use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
 use crate::space::write_out::BlockWriter;
+use crate::state::maps::LeafMap;
 use crate::state::maps::MapLocks;
-use crate::state::maps::ShardMap;
 use crate::state::published::Group;
 use crate::state::published::State;
 use crate::state::published::Waiting;
@@ -59,7 +59,7 @@ pub struct Layers {
     /// Records.
     pub records: Arc<RecordMap>,
     /// Parts of maps.
-    pub shards: Arc<ShardMap>,
+    pub leaves: Arc<LeafMap>,
     /// Pages of the block table.
     pub pages: Arc<Pages>,
     /// Blocks whose data rides in the log.
@@ -175,7 +175,7 @@ impl GroupCommitter {
         state.totals.next_map = self.maps.next_id();
         let layers = freeze.then(|| Layers {
             records: state.records.freeze(),
-            shards: state.shards.freeze(),
+            leaves: state.leaves.freeze(),
             pages: state.table.freeze(),
             logged: state.freeze_logged(),
         });

@@ -313,22 +313,22 @@ pub struct Journal {
 pub struct JournalBounds {
     /// A checkpoint is requested when this many bytes of changes are in memory.
     pub dirty_bytes_max: u64,
-    /// A change of a range of more shards than this does not fit into one group. None: follows from the log's size.
-    pub gated_shards_max: Option<u64>,
+    /// A change of a range of more leaves than this does not fit into one group. None: follows from the log's size.
+    pub gated_leaves_max: Option<u64>,
 }
 
 impl Journal {
     /// The log of a volume whose last commit was `opened_at`.
     pub fn new(volume_id: [u8; 16], opened_at: u64, log: Log, bounds: JournalBounds) -> Self {
-        let JournalBounds { dirty_bytes_max, gated_shards_max } = bounds;
-        assert!(gated_shards_max != Some(0), "a change of one shard has to fit into one group");
+        let JournalBounds { dirty_bytes_max, gated_leaves_max } = bounds;
+        assert!(gated_leaves_max != Some(0), "a change of one leaf has to fit into one group");
         assert!(dirty_bytes_max > 0, "a bound of 0 bytes would have every publisher wait for a checkpoint");
         let reached = log.mark().sequence;
         assert_eq!(reached, opened_at, "the log ends at group {reached}, the volume at {opened_at}");
         Self {
             volume_id,
             opened_at,
-            room: LogRoom::new(GroupBounds::of(log.bytes(), dirty_bytes_max, gated_shards_max)),
+            room: LogRoom::new(GroupBounds::of(log.bytes(), dirty_bytes_max, gated_leaves_max)),
             log: Mutex::new(LockRank::Log, log),
             group_gate: RwLock::new(LockRank::GroupGate, ()),
             checkpointing: Mutex::new(LockRank::Checkpointing, ()),

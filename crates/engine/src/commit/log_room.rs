@@ -21,20 +21,20 @@ const _: () = assert!(RECORD_SHARE * 2 == GROUP_SHARE && GROUP_SHARE * 2 == PART
 /// Staged data up to this size rides in the record, if the log is large enough: one write and one flush instead of two
 /// of each.
 const RIDING_BYTES_MAX: u64 = 128 << 10;
-/// A change of a range is planned in memory as a whole. It has at most one shard for this many pages of the block table
-/// that it may have. If every block is an extent of its own, a shard takes 20 KiB, so shards and pages together take 16
+/// A change of a range is planned in memory as a whole. It has at most one leaf for this many pages of the block table
+/// that it may have. If every block is an extent of its own, a leaf takes 20 KiB, so leaves and pages together take 16
 /// MiB at most.
-const PAGES_PER_SHARD: u64 = 8;
+const PAGES_PER_LEAF: u64 = 8;
 /// Distinct pages of the block table that a change of a range may have, depending on the memory for changes: 2 to 8
-/// MiB. Cloning over a single shard may need 512: 256 source blocks, and 256 blocks that it replaces.
+/// MiB. Cloning over a single leaf may need 512: 256 source blocks, and 256 blocks that it replaces.
 const GROUP_PAGES: std::ops::RangeInclusive<u64> = 512..=2048;
 /// A change of a range takes at most one part in this many of the memory for changes.
 const DIRTY_SHARE: u64 = 8;
-/// A piece ends with the shard that brings it to this many distinct pages: the publish lock is held for at most 1,024.
+/// A piece ends with the leaf that brings it to this many distinct pages: the publish lock is held for at most 1,024.
 const PIECE_PAGES: u64 = 512;
-/// A change of a range is published in pieces of at most this many shards, so that the publish lock is held only
+/// A change of a range is published in pieces of at most this many leaves, so that the publish lock is held only
 /// briefly and memory stays bounded. The caller's records go with the last piece.
-const PIECE_SHARDS_MAX: u64 = 64;
+const PIECE_LEAVES_MAX: u64 = 64;
 
 /// The smallest log that can be created. It takes any change of records.
 pub const LOG_BYTES_MIN: u64 = 4 << 20;
@@ -44,12 +44,12 @@ const _: () = assert!(GroupBytes::RECORDS.0 <= LOG_BYTES_MIN / RECORD_SHARE - LO
 #[derive(Clone, Copy, Debug)]
 pub struct GroupBounds {
     log_bytes: u64,
-    /// A change of a range of more shards does not fit into one group.
-    pub gated_shards_max: u64,
-    /// Shards of a range that are published together.
-    pub piece_shards: usize,
+    /// A change of a range of more leaves does not fit into one group.
+    pub gated_leaves_max: u64,
+    /// Leaves of a range that are published together.
+    pub piece_leaves: usize,
     /// A change of a range with more distinct pages of the block table does not fit into one group, unless it is a
-    /// single shard.
+    /// single leaf.
     pub group_pages: u64,
     /// A piece is published once it has this many distinct pages.
     pub piece_pages: u64,
@@ -57,14 +57,14 @@ pub struct GroupBounds {
 
 impl GroupBounds {
     /// The bounds for a log of this many bytes (in a damaged volume that may be any number), and for this much memory
-    /// for changes. `gated_shards_max` overrides the derived number of shards, for tests whose shards are nearly empty.
-    pub fn of(log_bytes: u64, dirty_bytes_max: u64, gated_shards_max: Option<u64>) -> Self {
+    /// for changes. `gated_leaves_max` overrides the derived number of leaves, for tests whose leaves are nearly empty.
+    pub fn of(log_bytes: u64, dirty_bytes_max: u64, gated_leaves_max: Option<u64>) -> Self {
         let group_pages = dirty_bytes_max / DIRTY_SHARE / PAGE_BYTES as u64;
         let group_pages = group_pages.clamp(*GROUP_PAGES.start(), *GROUP_PAGES.end());
-        let largest = GroupBytes(log_bytes / PART_SHARE).shards();
-        let gated_shards_max = gated_shards_max.unwrap_or(largest.clamp(2, group_pages / PAGES_PER_SHARD));
-        let piece_shards = (gated_shards_max / 2).clamp(1, PIECE_SHARDS_MAX) as usize;
-        Self { log_bytes, gated_shards_max, piece_shards, group_pages, piece_pages: PIECE_PAGES }
+        let largest = GroupBytes(log_bytes / PART_SHARE).leaves();
+        let gated_leaves_max = gated_leaves_max.unwrap_or(largest.clamp(2, group_pages / PAGES_PER_LEAF));
+        let piece_leaves = (gated_leaves_max / 2).clamp(1, PIECE_LEAVES_MAX) as usize;
+        Self { log_bytes, gated_leaves_max, piece_leaves, group_pages, piece_pages: PIECE_PAGES }
     }
 
     /// Publishers wait while the group is larger.
@@ -201,7 +201,7 @@ mod tests {
     fn bounds_follow_the_size_of_the_log() {
         for log_bytes in [LOG_BYTES_MIN, 64 << 20, 1 << 30] {
             let bounds = GroupBounds::of(log_bytes, 64 << 20, None);
-            let largest = GroupBytes::of_shards(bounds.gated_shards_max);
+            let largest = GroupBytes::of_leaves(bounds.gated_leaves_max);
             assert_eq!(bounds.claim_of(largest), largest.0, "a change is claimed whole");
             assert!(bounds.group_bytes_max() + largest.0 <= bounds.claimed_bytes_max(), "and fits beside a group");
             assert_eq!(bounds.claim_of(GroupBytes::RECORDS), GroupBytes::RECORDS.0);
@@ -210,10 +210,10 @@ mod tests {
             assert!(others >= GroupBytes::RECORDS.0, "beside all of them there is room for a change of records");
             assert!(bounds.claimed_bytes_max() + bounds.riding_bytes_max() as u64 <= log_bytes / RECORD_SHARE);
         }
-        let shards = |log_bytes, dirty| GroupBounds::of(log_bytes, dirty, None).gated_shards_max;
-        assert_eq!([4 << 20, 64 << 20].map(|dirty| shards(LOG_BYTES_MIN, dirty)), [12, 12]);
-        assert_eq!([4 << 20, 64 << 20].map(|dirty| shards(64 << 20, dirty)), [64, 204]);
-        assert_eq!([4 << 20, 64 << 20].map(|dirty| shards(1 << 30, dirty)), [64, 256]);
+        let leaves = |log_bytes, dirty| GroupBounds::of(log_bytes, dirty, None).gated_leaves_max;
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(LOG_BYTES_MIN, dirty)), [12, 12]);
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(64 << 20, dirty)), [64, 204]);
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(1 << 30, dirty)), [64, 256]);
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn ranges_leave_room_for_other_changes() {
         let room = LogRoom::new(GroupBounds::of(64 << 20, 64 << 20, None));
-        let largest = RoomFor::Range(GroupBytes::of_shards(204).0);
+        let largest = RoomFor::Range(GroupBytes::of_leaves(204).0);
         assert!(room.try_claim(largest) && room.try_claim(largest));
         assert!(!room.try_claim(largest), "a third one would take of what is for others");
         let small = RoomFor::Other(GroupBytes::RECORDS.0);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::base::BaseParts;
 use crate::damage::bad_blocks::BlockLocation;
 use crate::format::damage_records::BadRecord;
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::layout::referrers::ReferrerSearch;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
@@ -16,10 +16,10 @@ use crate::worker::remap::Remapper;
 use crate::worker::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
-/// Shards searched in one portion.
-const PORTION_SHARDS: usize = 16;
+/// Leaves searched in one portion.
+const PORTION_LEAVES: usize = 16;
 /// Where a search of all maps begins.
-pub const FIRST_SHARD: ShardKey = ShardKey { map: MapId(0), shard: 0 };
+pub const FIRST_LEAF: LeafKey = LeafKey { map: MapId(0), leaf: 0 };
 
 /// A bad block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl AffectedFiles {
     pub fn bad_places(&self, limit: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<(Vec<BadPlace>, bool)>> {
         let mut found = Vec::new();
         let is_any_used = self.bad_blocks().iter().any(|block| block.references > 0);
-        let mut next = is_any_used.then_some(FIRST_SHARD);
+        let mut next = is_any_used.then_some(FIRST_LEAF);
         while let Some(from) = next {
             if !goes_on() {
                 return Ok(None);
@@ -110,11 +110,11 @@ impl AffectedFiles {
         Ok(Some((found, true)))
     }
 
-    /// Places of bad blocks in some shards, and where to continue. The time depends on these shards, however many
+    /// Places of bad blocks in some leaves, and where to continue. The time depends on these leaves, however many
     /// blocks are bad.
-    fn bad_places_from(&self, from: ShardKey) -> Result<(Vec<Place>, Option<ShardKey>)> {
+    fn bad_places_from(&self, from: LeafKey) -> Result<(Vec<Place>, Option<LeafKey>)> {
         let mut places = Vec::new();
-        let next = self.referrer_search.each_data_extent(from, PORTION_SHARDS, &mut |extent| {
+        let next = self.referrer_search.each_data_extent(from, PORTION_LEAVES, &mut |extent| {
             let state = self.state.lock();
             places.extend(
                 state
@@ -131,9 +131,9 @@ impl AffectedFiles {
         self.bad_blocks().iter().any(|block| block.replacement.is_some() && block.references > 0)
     }
 
-    /// Makes files in some shards refer to the replacements directly. Returns where to continue. A move is a remap:
+    /// Makes files in some leaves refer to the replacements directly. Returns where to continue. A move is a remap:
     /// under the file's lock, and only while the map still names the bad block.
-    pub fn move_to_replacement(&self, from: ShardKey) -> Result<Option<ShardKey>> {
+    pub fn move_to_replacement(&self, from: LeafKey) -> Result<Option<LeafKey>> {
         let _pin = self.pins.pin();
         let (places, next) = self.bad_places_from(from)?;
         let mut remaps = Vec::new();

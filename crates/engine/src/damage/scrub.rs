@@ -18,7 +18,7 @@ use oncefs_dedup::{Conditions, Turn};
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::damage::affected_files::AffectedFiles;
-use crate::damage::affected_files::FIRST_SHARD;
+use crate::damage::affected_files::FIRST_LEAF;
 use crate::damage::notices::Damage;
 use crate::damage::repair::Repairs;
 use crate::damage::replicas::Replicas;
@@ -26,7 +26,7 @@ use crate::damage::replicas::SoundBlock;
 use crate::damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
 use crate::format::damage_records::ScrubRecord;
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::{self, ShardKey};
+use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
 use crate::kv::FilesFound;
 use crate::read::device::DataReader;
@@ -249,7 +249,7 @@ impl Scrubber {
         let scrub = self.damage.scrub();
         scrub.show("reading");
         let Some((first, end)) = self.next_window(scrub.next_block(), blocks_max)? else {
-            scrub.enter(ScrubPhase::Replacements(FIRST_SHARD));
+            scrub.enter(ScrubPhase::Replacements(FIRST_LEAF));
             return Ok(0);
         };
         let (read, found) = match self.scrub_window(first, end) {
@@ -272,9 +272,9 @@ impl Scrubber {
         Ok((read, found))
     }
 
-    fn scrub_replacements(&self, from: ShardKey) -> Result<u64> {
+    fn scrub_replacements(&self, from: LeafKey) -> Result<u64> {
         self.damage.scrub().show("moving files away from bad blocks");
-        if (from != FIRST_SHARD || self.affected_files.must_move_to_replacement())
+        if (from != FIRST_LEAF || self.affected_files.must_move_to_replacement())
             && let Some(next) = self.affected_files.move_to_replacement(from)?
         {
             self.damage.scrub().enter(ScrubPhase::Replacements(next));

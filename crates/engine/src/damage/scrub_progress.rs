@@ -6,7 +6,7 @@ use oncefs_dedup::{Conditions, Pace, PaceMode, PaceRule, Progress, Turn};
 use serde::{Deserialize, Serialize};
 
 use crate::format::damage_records::{ScrubRecord, ScrubState};
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::kv::FilesFound;
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
@@ -71,8 +71,8 @@ pub enum ScrubPhase {
     Replicas,
     /// The data area.
     Data,
-    /// Moving files to replacements, from this shard on.
-    Replacements(ShardKey),
+    /// Moving files to replacements, from this leaf on.
+    Replacements(LeafKey),
 }
 
 /// The scrub of an open volume.

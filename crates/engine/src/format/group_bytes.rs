@@ -1,6 +1,6 @@
 //! How many bytes a change adds to a group of the log at most, by its kind: the lengths of the operations in `ops.rs`.
 
-use super::shard::SHARD_BLOCKS;
+use super::extent_leaf::LEAF_BLOCKS;
 
 /// Records of the file system in one change: two access control lists of 64 KiB, the changes of one operation on names,
 /// or a portion of the attributes of a deleted inode.
@@ -29,22 +29,22 @@ impl GroupBytes {
         Self(BASE_BYTES + blocks * WRITTEN_BLOCK_BYTES)
     }
 
-    /// A change of all blocks of this many shards.
-    pub fn of_shards(shards: u64) -> Self {
-        Self(BASE_BYTES + shards * SHARD_BLOCKS * CHANGED_BLOCK_BYTES)
+    /// A change of all blocks of this many leaves.
+    pub fn of_leaves(leaves: u64) -> Self {
+        Self(BASE_BYTES + leaves * LEAF_BLOCKS * CHANGED_BLOCK_BYTES)
     }
 
-    /// How many shards a change of this many bytes can have.
-    pub fn shards(self) -> u64 {
-        self.0.saturating_sub(BASE_BYTES) / (SHARD_BLOCKS * CHANGED_BLOCK_BYTES)
+    /// How many leaves a change of this many bytes can have.
+    pub fn leaves(self) -> u64 {
+        self.0.saturating_sub(BASE_BYTES) / (LEAF_BLOCKS * CHANGED_BLOCK_BYTES)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::keys::ShardKey;
+    use super::super::extent_leaf::Target;
+    use super::super::keys::LeafKey;
     use super::super::ops::{Op, OpWriter};
-    use super::super::shard::Target;
     use super::*;
     use crate::{Fingerprint, Lbn, MapId, Pbn, Tag};
 
@@ -54,7 +54,7 @@ mod tests {
     /// The most that recurring operations take, between operations on distant blocks.
     fn bytes_of(ops: &[Op<'_>]) -> u64 {
         let mut writer = OpWriter::default();
-        writer.push(&Op::DropShard { key: ShardKey { map: MapId(u64::MAX >> 1), shard: (1 << 52) / SHARD_BLOCKS } });
+        writer.push(&Op::DropLeaf { key: LeafKey { map: MapId(u64::MAX >> 1), leaf: (1 << 52) / LEAF_BLOCKS } });
         let mut most = 0;
         for _ in 0..3 {
             for op in ops {
@@ -71,7 +71,7 @@ mod tests {
     fn no_block_takes_more_of_the_log_than_is_claimed_for_it() {
         // Far from each other: each difference takes as many bytes as any.
         let far = [Pbn(1), Pbn(DATA_BLOCKS_MAX - 1), Pbn(DATA_BLOCKS_MAX / 2)];
-        let map = |pbn| Op::Map { map: MapId(9), lbn: Lbn(SHARD_BLOCKS - 1), blocks: 1, target: Target::Data(pbn) };
+        let map = |pbn| Op::Map { map: MapId(9), lbn: Lbn(LEAF_BLOCKS - 1), blocks: 1, target: Target::Data(pbn) };
         let count = |pbn| Op::Count { pbn, blocks: 1, count: u32::MAX };
         let store = |pbn| Op::Store { pbn, tag: Tag(u64::MAX), fingerprint: Some(Fingerprint([255; 16])) };
         let fingerprint = |pbn| Op::Fingerprint { pbn, fingerprint: Fingerprint([255; 16]) };

@@ -6,7 +6,7 @@ use crate::{Lbn, MapId, Pbn};
 pub const CALLER_FIRST_BYTE: u8 = 0x10;
 
 const CHECKPOINT: u8 = 0x01;
-const SHARD: u8 = 0x02;
+const LEAF: u8 = 0x02;
 const DETACHED: u8 = 0x03;
 const ADVICE: u8 = 0x04;
 const BAD: u8 = 0x05;
@@ -22,36 +22,36 @@ pub fn checkpoint() -> Vec<u8> {
     vec![CHECKPOINT]
 }
 
-/// Blocks of a shard.
-pub const SHARD_BLOCKS: u64 = 256;
+/// Blocks of a leaf.
+pub const LEAF_BLOCKS: u64 = 256;
 
-/// Names one shard: 256 consecutive lbns of one map.
+/// Names one leaf: 256 consecutive lbns of one map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShardKey {
+pub struct LeafKey {
     /// The map.
     pub map: MapId,
     /// Its lbns divided by 256.
-    pub shard: u64,
+    pub leaf: u64,
 }
 
-impl ShardKey {
-    /// The first lbn of the shard.
+impl LeafKey {
+    /// The first lbn of the leaf.
     pub fn first(&self) -> Lbn {
-        Lbn(self.shard * SHARD_BLOCKS)
+        Lbn(self.leaf * LEAF_BLOCKS)
     }
 }
 
-/// Key of a shard: map id and shard number, so that a map's shards follow each other.
-pub fn shard(key: ShardKey) -> Vec<u8> {
-    numbered(SHARD, &[key.map.0, key.shard])
+/// Key of a leaf: map id and leaf number, so that a map's leaves follow each other.
+pub fn leaf(key: LeafKey) -> Vec<u8> {
+    numbered(LEAF, &[key.map.0, key.leaf])
 }
 
-/// Decodes a shard's key. None: it is not one, or its blocks are beyond the largest number.
-pub fn parse_shard(key: &[u8]) -> Option<ShardKey> {
-    let rest: &[u8; 16] = key.strip_prefix(&[SHARD])?.try_into().ok()?;
-    let (map, shard) = rest.split_at(8);
-    let key = ShardKey { map: MapId(u64_be(map)), shard: u64_be(shard) };
-    (key.shard < u64::MAX / SHARD_BLOCKS).then_some(key)
+/// Decodes a leaf's key. None: it is not one, or its blocks are beyond the largest number.
+pub fn parse_leaf(key: &[u8]) -> Option<LeafKey> {
+    let rest: &[u8; 16] = key.strip_prefix(&[LEAF])?.try_into().ok()?;
+    let (map, leaf) = rest.split_at(8);
+    let key = LeafKey { map: MapId(u64_be(map)), leaf: u64_be(leaf) };
+    (key.leaf < u64::MAX / LEAF_BLOCKS).then_some(key)
 }
 
 /// Key of a detached map whose blocks are still to be freed.
@@ -91,15 +91,15 @@ pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
 pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
         Some(&(CHECKPOINT | SCRUB | DEVICE)) => key.len() == 1,
-        Some(&SHARD) => key.len() == 17,
+        Some(&LEAF) => key.len() == 17,
         Some(&(DETACHED | ADVICE | BAD | REPLICA | FILE_POLICY)) => key.len() == 9,
         _ => false,
     }
 }
 
-/// Bounds of all keys of the engine except those of shards.
-pub fn all_but_shards() -> [(Vec<u8>, Vec<u8>); 2] {
-    [(Vec::new(), vec![SHARD]), (vec![SHARD + 1], vec![CALLER_FIRST_BYTE])]
+/// Bounds of all keys of the engine except those of leaves.
+pub fn all_but_leaves() -> [(Vec<u8>, Vec<u8>); 2] {
+    [(Vec::new(), vec![LEAF]), (vec![LEAF + 1], vec![CALLER_FIRST_BYTE])]
 }
 
 /// Key of the record of a bad block.
@@ -172,18 +172,18 @@ fn u64_be(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(bytes.try_into().expect("the caller split off eight bytes"))
 }
 
-/// The part of `first..first + blocks` that lies in each shard.
-pub fn shard_parts(map: MapId, first: Lbn, blocks: u64) -> impl Iterator<Item = (ShardKey, u16, u16)> {
+/// The part of `first..first + blocks` that lies in each leaf.
+pub fn leaf_parts(map: MapId, first: Lbn, blocks: u64) -> impl Iterator<Item = (LeafKey, u16, u16)> {
     let end = first.0 + blocks;
     let mut at = first.0;
     std::iter::from_fn(move || {
         if at >= end {
             return None;
         }
-        let shard = at / SHARD_BLOCKS;
-        let stop = end.min((shard + 1) * SHARD_BLOCKS);
-        debug_assert!(stop > at && stop - at <= SHARD_BLOCKS, "blocks {at} to {stop} of shard {shard}");
-        let part = (ShardKey { map, shard }, (at % SHARD_BLOCKS) as u16, (stop - shard * SHARD_BLOCKS) as u16);
+        let leaf = at / LEAF_BLOCKS;
+        let stop = end.min((leaf + 1) * LEAF_BLOCKS);
+        debug_assert!(stop > at && stop - at <= LEAF_BLOCKS, "blocks {at} to {stop} of leaf {leaf}");
+        let part = (LeafKey { map, leaf }, (at % LEAF_BLOCKS) as u16, (stop - leaf * LEAF_BLOCKS) as u16);
         at = stop;
         Some(part)
     })
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn keys_have_their_golden_bytes_and_come_back() {
-        let key = ShardKey { map: MapId(0x0102), shard: 3 };
-        assert_eq!(shard(key), [2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
-        assert_eq!(parse_shard(&shard(key)), Some(key));
+        let key = LeafKey { map: MapId(0x0102), leaf: 3 };
+        assert_eq!(leaf(key), [2, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(parse_leaf(&leaf(key)), Some(key));
         assert_eq!(detached(MapId(7)), [3, 0, 0, 0, 0, 0, 0, 0, 7]);
         assert_eq!(parse_detached(&detached(MapId(7))), Some(MapId(7)));
         assert_eq!(checkpoint(), [1]);
@@ -212,14 +212,14 @@ mod tests {
 
     #[test]
     fn foreign_and_cut_keys_are_refused() {
-        assert_eq!(parse_shard(&[2, 0, 0]), None);
-        assert_eq!(parse_shard(&detached(MapId(1))), None);
+        assert_eq!(parse_leaf(&[2, 0, 0]), None);
+        assert_eq!(parse_leaf(&detached(MapId(1))), None);
         assert_eq!(parse_detached(&[3]), None);
         for key in [&[][..], &[1, 0], &[2, 0, 0], &[3], &[4], &[5], &[8], &[15, 0, 0, 0, 0, 0, 0, 0, 0]] {
             assert!(!is_known(key), "{key:?}");
         }
-        let [of_shard, of_map] = [shard(ShardKey { map: MapId(1), shard: 2 }), file_policy(MapId(4))];
-        let known = [checkpoint(), of_shard, detached(MapId(3)), advice(&[1])[0].0.clone(), of_map];
+        let [of_leaf, of_map] = [leaf(LeafKey { map: MapId(1), leaf: 2 }), file_policy(MapId(4))];
+        let known = [checkpoint(), of_leaf, detached(MapId(3)), advice(&[1])[0].0.clone(), of_map];
         assert!(known.iter().all(|key| is_known(key)));
     }
 }

@@ -6,7 +6,8 @@
 pub mod backlog;
 pub mod checkpoint;
 pub mod damage_records;
-pub mod device;
+pub mod device_record;
+pub mod extent_leaf;
 pub mod file_policy;
 pub mod group_bytes;
 pub mod hint_header;
@@ -18,7 +19,6 @@ pub mod ops;
 pub mod page;
 pub mod record;
 pub mod record_list;
-pub mod shard;
 pub mod superblock;
 pub mod varint;
 

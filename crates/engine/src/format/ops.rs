@@ -3,8 +3,8 @@
 //! Numbers are stored as differences from the operation before, so an operation takes few bytes:
 //! a random 4 KiB write about 25 (40 with an eager fingerprint).
 
-use super::keys::ShardKey;
-use super::shard::{SHARD_BLOCKS, Target};
+use super::extent_leaf::{LEAF_BLOCKS, Target};
+use super::keys::LeafKey;
 use super::varint;
 use crate::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
 
@@ -16,7 +16,7 @@ const COUNT: u8 = 5;
 const MAP_HOLE: u8 = 6;
 const MAP_RESERVED: u8 = 7;
 const MAP_DATA: u8 = 8;
-const DROP_SHARD: u8 = 9;
+const DROP_LEAF: u8 = 9;
 const FINGERPRINT: u8 = 10;
 const DATA: u8 = 11;
 const FLAGS: u8 = 12;
@@ -54,7 +54,7 @@ pub enum Op<'a> {
         /// The new refcount of each.
         count: u32,
     },
-    /// Sets the target of adjacent blocks of a map, within one shard.
+    /// Sets the target of adjacent blocks of a map, within one leaf.
     Map {
         /// The map.
         map: MapId,
@@ -65,10 +65,10 @@ pub enum Op<'a> {
         /// Their new target.
         target: Target,
     },
-    /// Removes a whole shard.
-    DropShard {
-        /// The shard.
-        key: ShardKey,
+    /// Removes a whole leaf.
+    DropLeaf {
+        /// The leaf.
+        key: LeafKey,
     },
     /// Sets a block's fingerprint, which was computed later.
     Fingerprint {
@@ -139,9 +139,9 @@ impl OpWriter {
                 varint::put(&mut self.bytes, u64::from(count));
             }
             Op::Map { map, lbn, blocks, target } => self.map(map, lbn, blocks, target),
-            Op::DropShard { key } => {
-                self.bytes.push(DROP_SHARD);
-                self.map_and_lbn(key.map, Lbn(key.shard * SHARD_BLOCKS), SHARD_BLOCKS);
+            Op::DropLeaf { key } => {
+                self.bytes.push(DROP_LEAF);
+                self.map_and_lbn(key.map, Lbn(key.leaf * LEAF_BLOCKS), LEAF_BLOCKS);
             }
             Op::Fingerprint { pbn, fingerprint } => {
                 self.bytes.push(FINGERPRINT);
@@ -163,8 +163,8 @@ impl OpWriter {
     }
 
     fn map(&mut self, map: MapId, lbn: Lbn, blocks: u16, target: Target) {
-        let room = SHARD_BLOCKS - lbn.0 % SHARD_BLOCKS;
-        assert!(blocks > 0 && u64::from(blocks) <= room, "{blocks} blocks from {} on cross a shard", lbn.0);
+        let room = LEAF_BLOCKS - lbn.0 % LEAF_BLOCKS;
+        assert!(blocks > 0 && u64::from(blocks) <= room, "{blocks} blocks from {} on cross a leaf", lbn.0);
         self.bytes.push(match target {
             Target::Hole => MAP_HOLE,
             Target::Reserved => MAP_RESERVED,
@@ -236,10 +236,10 @@ impl<'a> OpReader<'a> {
                 Op::Count { pbn, blocks, count }
             }
             MAP_HOLE | MAP_RESERVED | MAP_DATA => self.map(kind)?,
-            DROP_SHARD => {
+            DROP_LEAF => {
                 let (map, lbn) = self.map_and_lbn()?;
-                self.before.lbn = lbn.0.checked_add(SHARD_BLOCKS)?;
-                Op::DropShard { key: ShardKey { map, shard: lbn.0 / SHARD_BLOCKS } }
+                self.before.lbn = lbn.0.checked_add(LEAF_BLOCKS)?;
+                Op::DropLeaf { key: LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS } }
             }
             FINGERPRINT => {
                 let pbn = self.pbn()?;
@@ -263,7 +263,7 @@ impl<'a> OpReader<'a> {
     fn map(&mut self, kind: u8) -> Option<Op<'a>> {
         let (map, lbn) = self.map_and_lbn()?;
         let blocks = varint::take(&mut self.rest)?;
-        if blocks == 0 || blocks > SHARD_BLOCKS - lbn.0 % SHARD_BLOCKS {
+        if blocks == 0 || blocks > LEAF_BLOCKS - lbn.0 % LEAF_BLOCKS {
             return None;
         }
         self.before.lbn = lbn.0.checked_add(blocks)?;
@@ -335,7 +335,7 @@ mod tests {
             Op::Map { map: MapId(4), lbn: Lbn(0), blocks: 256, target: Target::Reserved },
             Op::Count { pbn: Pbn(12), blocks: 30, count: 0 },
             Op::Fingerprint { pbn: Pbn(1000), fingerprint: Fingerprint([4; 16]) },
-            Op::DropShard { key: ShardKey { map: MapId(4), shard: 9 } },
+            Op::DropLeaf { key: LeafKey { map: MapId(4), leaf: 9 } },
             Op::Data { pbn: Pbn(1001), bytes: block },
             Op::Delete { key: b"key" },
             Op::Flags { pbn: Pbn(1003), flags: 5 },

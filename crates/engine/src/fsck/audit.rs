@@ -2,10 +2,10 @@
 
 use hashbrown::HashSet;
 
-use crate::format::keys::ShardKey;
-use crate::format::shard::{Extent, SHARD_BLOCKS};
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS};
+use crate::format::keys::LeafKey;
 use crate::fsck::check::fault::Remedy;
-use crate::fsck::check::{CheckReport, Progress, ShardRecord};
+use crate::fsck::check::{CheckReport, LeafRecord, Progress};
 use crate::fsck::fix::Fixed;
 use crate::fsck::parts::checker;
 use crate::fsck::parts::fixer;
@@ -20,20 +20,20 @@ impl Store {
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store, or a structure
     /// that the log changes, cannot be read.
     pub fn for_each_map(&self, visit: &mut dyn FnMut(MapId, Option<Blocks>)) -> Result<()> {
-        self.core.commits.redo_all()?;
+        self.volume.commits.redo_all()?;
         // Read from their records, because memory also has the ids of maps whose blocks are all freed, or appear to be.
-        let detached: HashSet<MapId> = self.core.metadata.detached_maps()?.into_iter().collect();
+        let detached: HashSet<MapId> = self.volume.metadata.detached_maps()?.into_iter().collect();
         let mut current: Option<(MapId, Option<u64>)> = None;
         let mut finish = |done: Option<(MapId, Option<u64>)>| {
             if let Some((map, blocks)) = done.filter(|(map, _)| !detached.contains(map)) {
                 visit(map, blocks.map(Blocks));
             }
         };
-        checker(&self.core).for_each_shard_record(&mut |record| {
+        checker(&self.volume).for_each_leaf_record(&mut |record| {
             let (map, blocks) = match record {
-                ShardRecord::Whole(key, shard) => (key.map, Some(shard.mapped_blocks())),
-                ShardRecord::Damaged(key) => (key.map, None),
-                ShardRecord::Unknown(_) => return Ok(()),
+                LeafRecord::Whole(key, leaf) => (key.map, Some(leaf.mapped_blocks())),
+                LeafRecord::Damaged(key) => (key.map, None),
+                LeafRecord::Unknown(_) => return Ok(()),
             };
             match &mut current {
                 Some((same, sum)) if *same == map => *sum = sum.zip(blocks).map(|(a, b)| a + b),
@@ -57,7 +57,7 @@ impl Store {
     /// [`Error::Corrupt`](crate::Error::Corrupt): the check itself cannot continue, because a device, the record store
     /// or the temporary file for sorting failed.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
-        checker(&self.core).check(read_data, progress)
+        checker(&self.volume).check(read_data, progress)
     }
 
     /// As [`Store::check`]; `progress` also gets the phase.
@@ -66,7 +66,7 @@ impl Store {
     ///
     /// As [`Store::check`].
     pub fn audit(&self, read_data: bool, progress: Progress<'_>) -> Result<CheckReport> {
-        checker(&self.core).audit(read_data, progress)
+        checker(&self.volume).audit(read_data, progress)
     }
 
     /// Repairs the faults of blocks, maps and totals whose remedy is at most `limit`; see `docs/fsck.md`. The volume
@@ -77,8 +77,8 @@ impl Store {
     /// - [`Error::ReadOnly`](crate::Error::ReadOnly): the volume takes no changes.
     /// - As [`Store::check`] and [`Store::commit`].
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
-        self.core.base.health.usable()?;
-        fixer(&self.core).repair(limit, progress)
+        self.volume.base.health.usable()?;
+        fixer(&self.volume).repair(limit, progress)
     }
 
     /// Commits or checkpoints if much was published since the last time. Keeps memory bounded on a volume without
@@ -88,7 +88,7 @@ impl Store {
     ///
     /// As [`Store::commit`].
     pub fn settle(&self) -> Result<()> {
-        fixer(&self.core).settle()
+        fixer(&self.volume).settle()
     }
 
     /// The places (block, map, lbn) that refer to any of `blocks`, at most `limit`; of places that follow each
@@ -98,7 +98,7 @@ impl Store {
     ///
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store cannot be read.
     pub fn places_of(&self, blocks: &[Pbn], limit: usize) -> Result<Vec<(Pbn, MapId, Lbn)>> {
-        fixer(&self.core).places_of(blocks, limit)
+        fixer(&self.volume).places_of(blocks, limit)
     }
 
     /// The first block after the last mapped one; 0 for an empty map.
@@ -109,18 +109,18 @@ impl Store {
     pub fn end_of_map(&self, map: MapId) -> Result<Lbn> {
         let (mut from, mut end) = (0, 0);
         loop {
-            let shards = self.core.metadata.stored_shards(map, from, SHARDS_LOOKED_AT)?;
-            for shard in &shards {
-                let last = self.core.metadata.shard(ShardKey { map, shard: *shard })?.extents().last().map(Extent::end);
-                end = last.map_or(end, |last| shard * SHARD_BLOCKS + u64::from(last));
+            let leaves = self.volume.metadata.stored_leaves(map, from, LEAVES_LOOKED_AT)?;
+            for leaf in &leaves {
+                let last = self.volume.metadata.leaf(LeafKey { map, leaf: *leaf })?.extents().last().map(Extent::end);
+                end = last.map_or(end, |last| leaf * LEAF_BLOCKS + u64::from(last));
             }
-            match shards.last() {
-                Some(last) if shards.len() == SHARDS_LOOKED_AT => from = last + 1,
+            match leaves.last() {
+                Some(last) if leaves.len() == LEAVES_LOOKED_AT => from = last + 1,
                 _ => return Ok(Lbn(end)),
             }
         }
     }
 }
 
-/// Shards read at a time when searching for a map's end.
-const SHARDS_LOOKED_AT: usize = 256;
+/// Leaves read at a time when searching for a map's end.
+const LEAVES_LOOKED_AT: usize = 256;

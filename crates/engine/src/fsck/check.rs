@@ -3,7 +3,7 @@
 //! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all maps
 //! and from records. (3) The totals equal the table and the maps, and never promise more than the data area has. (4) No
 //! live block is free in the allocator. (5) When data is read: every live block's content has the tag in the table,
-//! except for blocks known to be bad. (6) Every page of the table and every shard can be decoded, and no page is newer
+//! except for blocks known to be bad. (6) Every page of the table and every leaf can be decoded, and no page is newer
 //! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form.
 //!
 //! An audit reads all maps once, then the block table once, then the live blocks of the data area once. The references
@@ -12,22 +12,22 @@
 
 mod blocks;
 pub mod fault;
-mod references;
-mod table;
+mod reference_counts;
+mod table_against_references;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
 use fault::{Fault, Sum};
-use references::References;
+use reference_counts::References;
 
 use crate::base::BaseParts;
 use crate::commit::log::Journal;
 use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
-use crate::format::keys::{self, ShardKey};
-use crate::format::shard::{Extent, Shard, Target};
+use crate::format::extent_leaf::{Extent, ExtentLeaf, Target};
+use crate::format::keys::{self, LeafKey};
 use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
@@ -193,9 +193,9 @@ impl Checker {
     /// Applies redo that a crash left in the log, except to damaged objects: the audit finds them later, in their
     /// places.
     fn redo_what_is_whole(&self) -> Result<()> {
-        let (mut pages, shards) = {
+        let (mut pages, leaves) = {
             let state = self.state.lock();
-            (state.table.pages_with_redo(usize::MAX), state.shards.with_redo(usize::MAX))
+            (state.table.pages_with_redo(usize::MAX), state.leaves.with_redo(usize::MAX))
         };
         pages.sort_unstable();
         let whole = |result| match result {
@@ -207,18 +207,18 @@ impl Checker {
                 portion.iter().try_for_each(|page| whole(self.metadata.load_pages(&[*page])))?;
             }
         }
-        shards.iter().try_for_each(|key| whole(self.metadata.shard(*key).map(drop)))
+        leaves.iter().try_for_each(|key| whole(self.metadata.leaf(*key).map(drop)))
     }
 
-    /// Visits the newest value of every shard that memory or the sorted state has, in the order of maps.
-    pub fn for_each_shard_record(&self, visit: &mut dyn FnMut(ShardRecord<'_>) -> Result<()>) -> Result<()> {
-        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
-        let mut from = ShardKey { map: MapId(0), shard: 0 };
+    /// Visits the newest value of every leaf that memory or the sorted state has, in the order of maps.
+    pub fn for_each_leaf_record(&self, visit: &mut dyn FnMut(LeafRecord<'_>) -> Result<()>) -> Result<()> {
+        let end = keys::leaf(LeafKey { map: MapId(u64::MAX), leaf: u64::MAX });
+        let mut from = LeafKey { map: MapId(0), leaf: 0 };
         loop {
-            // Memory first: a checkpoint in between moves shards from memory into the sorted state.
-            let in_memory = self.state.lock().shards.keys_from(from, PORTION);
-            let stored = self.stored.scan(&keys::shard(from), &end, PORTION)?;
-            let newest_stored = stored.iter().rev().find_map(|(key, _)| keys::parse_shard(key));
+            // Memory first: a checkpoint in between moves leaves from memory into the sorted state.
+            let in_memory = self.state.lock().leaves.keys_from(from, PORTION);
+            let stored = self.stored.scan(&keys::leaf(from), &end, PORTION)?;
+            let newest_stored = stored.iter().rev().find_map(|(key, _)| keys::parse_leaf(key));
             let bounds = [
                 in_memory.last().copied().filter(|_| in_memory.len() == PORTION),
                 newest_stored.filter(|_| stored.len() == PORTION),
@@ -226,55 +226,55 @@ impl Checker {
             let last = bounds.into_iter().flatten().min();
             self.visit_portion(&in_memory, &stored, last, visit)?;
             let Some(last) = last else { return Ok(()) };
-            from = ShardKey { map: last.map, shard: last.shard + 1 };
+            from = LeafKey { map: last.map, leaf: last.leaf + 1 };
         }
     }
 
-    /// Visits shards that are in memory or stored, up to `last`.
+    /// Visits leaves that are in memory or stored, up to `last`.
     fn visit_portion(
         &self,
-        in_memory: &[ShardKey],
+        in_memory: &[LeafKey],
         stored: &[(Vec<u8>, Vec<u8>)],
-        last: Option<ShardKey>,
-        visit: &mut dyn FnMut(ShardRecord<'_>) -> Result<()>,
+        last: Option<LeafKey>,
+        visit: &mut dyn FnMut(LeafRecord<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut found: Vec<(ShardKey, Option<&Vec<u8>>)> = Vec::with_capacity(stored.len() + in_memory.len());
+        let mut found: Vec<(LeafKey, Option<&Vec<u8>>)> = Vec::with_capacity(stored.len() + in_memory.len());
         for (key, value) in stored {
-            match keys::parse_shard(key) {
+            match keys::parse_leaf(key) {
                 Some(key) => found.push((key, Some(value))),
-                None => visit(ShardRecord::Unknown(key))?,
+                None => visit(LeafRecord::Unknown(key))?,
             }
         }
         found.extend(in_memory.iter().map(|key| (*key, None)));
         found.sort_by_key(|(key, value)| (*key, value.is_none()));
         found.dedup_by_key(|(key, _)| *key);
         for (key, value) in found.into_iter().take_while(|(key, _)| last.is_none_or(|last| *key <= last)) {
-            let newer = self.state.lock().shards.get(key);
-            let shard = match (newer, value) {
-                (Some(shard), _) => Some(shard),
-                (None, Some(value)) => Shard::decode(key, value).map(Arc::new),
-                (None, None) => match self.metadata.shard(key) {
+            let newer = self.state.lock().leaves.get(key);
+            let leaf = match (newer, value) {
+                (Some(leaf), _) => Some(leaf),
+                (None, Some(value)) => ExtentLeaf::decode(key, value).map(Arc::new),
+                (None, None) => match self.metadata.leaf(key) {
                     Err(Error::Corrupt { .. }) => None,
                     read => Some(read?),
                 },
             };
-            match shard {
-                None => visit(ShardRecord::Damaged(key))?,
-                Some(shard) if shard.is_empty() => {}
-                Some(shard) => visit(ShardRecord::Whole(key, &shard))?,
+            match leaf {
+                None => visit(LeafRecord::Damaged(key))?,
+                Some(leaf) if leaf.is_empty() => {}
+                Some(leaf) => visit(LeafRecord::Whole(key, &leaf))?,
             }
         }
         Ok(())
     }
 }
 
-/// An item of a visit to all shards.
-pub enum ShardRecord<'a> {
-    /// A non-empty shard.
-    Whole(ShardKey, &'a Shard),
-    /// A shard that cannot be decoded.
-    Damaged(ShardKey),
-    /// A key that begins like a shard's but is not one.
+/// An item of a visit to all leaves.
+pub enum LeafRecord<'a> {
+    /// A non-empty leaf.
+    Whole(LeafKey, &'a ExtentLeaf),
+    /// A leaf that cannot be decoded.
+    Damaged(LeafKey),
+    /// A key that begins like a leaf's but is not one.
     Unknown(&'a [u8]),
 }
 
@@ -286,20 +286,19 @@ impl Audit<'_> {
         let next = checker.maps.next_id();
         let mut references = References::default();
         let mut before = MapId(0);
-        checker.for_each_shard_record(&mut |record| {
+        checker.for_each_leaf_record(&mut |record| {
             match record {
-                ShardRecord::Unknown(key) => self.report.note(Fault::Key { key: key.to_vec() }),
-                ShardRecord::Damaged(key) => {
+                LeafRecord::Unknown(key) => self.report.note(Fault::Key { key: key.to_vec() }),
+                LeafRecord::Damaged(key) => {
                     self.is_in_doubt = true;
-                    self.report.note(Fault::Shard { key });
+                    self.report.note(Fault::Leaf { key });
                 }
-                ShardRecord::Whole(key, shard) => {
+                LeafRecord::Whole(key, leaf) => {
                     if key.map >= next && key.map != before {
                         self.report.note(Fault::MapNumber { map: key.map, next });
                     }
                     before = key.map;
-                    shard
-                        .extents()
+                    leaf.extents()
                         .iter()
                         .try_for_each(|extent| self.extent(key, extent, totals.data, &mut references))?;
                 }
@@ -311,7 +310,7 @@ impl Audit<'_> {
         Ok(references)
     }
 
-    fn extent(&mut self, key: ShardKey, extent: &Extent, data: Blocks, references: &mut References) -> Result<()> {
+    fn extent(&mut self, key: LeafKey, extent: &Extent, data: Blocks, references: &mut References) -> Result<()> {
         let blocks = u64::from(extent.blocks);
         let Target::Data(pbn) = extent.target else {
             self.report.reserved += Blocks(blocks);
@@ -328,9 +327,9 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// (8), except for shards, which were all visited already.
+    /// (8), except for leaves, which were all visited already.
     fn records(&mut self) -> Result<()> {
-        for (mut from, to) in keys::all_but_shards() {
+        for (mut from, to) in keys::all_but_leaves() {
             loop {
                 let records = self.checker.metadata.scan(&from, &to, PORTION)?;
                 let unknown = records.iter().filter(|(key, _)| !keys::is_known(key));

@@ -15,10 +15,10 @@ use crate::commit::checkpoint::Commits;
 use crate::commit::log::Journal;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::ScrubRecord;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::keys;
 use crate::format::ops::Op;
 use crate::format::page::{BAD, Entry, page_of};
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
@@ -180,14 +180,14 @@ impl Fixer {
     }
 
     /// Makes a part of a map that names no valid block a hole.
-    fn make_hole(&self, key: crate::format::keys::ShardKey, extent: &Extent) -> Result<()> {
-        let mut shard = (*self.metadata.shard(key)?).clone();
-        shard.set(Extent { target: Target::Hole, ..*extent });
-        let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(extent.first));
+    fn make_hole(&self, key: crate::format::keys::LeafKey, extent: &Extent) -> Result<()> {
+        let mut leaf = (*self.metadata.leaf(key)?).clone();
+        leaf.set(Extent { target: Target::Hole, ..*extent });
+        let lbn = Lbn(key.leaf * LEAF_BLOCKS + u64::from(extent.first));
         let mut state = self.state.lock();
         state.group.touch(Instant::now());
         state.group.push(&Op::Map { map: key.map, lbn, blocks: extent.blocks, target: Target::Hole });
-        state.shards.set(key, shard.into());
+        state.leaves.set(key, leaf.into());
         Ok(())
     }
 
@@ -279,13 +279,13 @@ impl Fixer {
         sorted.sort_unstable();
         let mut places = Vec::new();
         let mut before = None;
-        self.checker.for_each_shard_record(&mut |record| {
-            let crate::fsck::check::ShardRecord::Whole(key, shard) = record else { return Ok(()) };
-            for extent in shard.extents() {
+        self.checker.for_each_leaf_record(&mut |record| {
+            let crate::fsck::check::LeafRecord::Whole(key, leaf) = record else { return Ok(()) };
+            for extent in leaf.extents() {
                 let Target::Data(pbn) = extent.target else { continue };
                 let from = sorted.partition_point(|wanted| *wanted < pbn);
                 let within = sorted[from..].iter().take_while(|wanted| wanted.0 < pbn.0 + u64::from(extent.blocks));
-                let first = key.shard * SHARD_BLOCKS + u64::from(extent.first);
+                let first = key.leaf * LEAF_BLOCKS + u64::from(extent.first);
                 for wanted in within {
                     let lbn = first + wanted.0 - pbn.0;
                     let goes_on = before == lbn.checked_sub(1).map(|before| (*wanted, key.map, Lbn(before)));

@@ -10,13 +10,13 @@ use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::BadRecord;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::format::page::BAD;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
-use crate::space::claim::Claim;
-use crate::space::claim::FreeBlocks;
 use crate::space::data_area::DataArea;
+use crate::space::free_blocks::Claim;
+use crate::space::free_blocks::FreeBlocks;
 use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan, StoredBlock};
@@ -44,10 +44,10 @@ impl Store {
     /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt): the record store cannot be read.
     pub fn parts_with_holes(&self, map: MapId, blocks: Blocks, parts_max: usize) -> Result<Option<Vec<PartWithHoles>>> {
         let mut found = Vec::new();
-        for part in 0..blocks.0.div_ceil(SHARD_BLOCKS) {
+        for part in 0..blocks.0.div_ceil(LEAF_BLOCKS) {
             let len = blocks_of_part(part, blocks);
-            let shard = self.core.metadata.shard(ShardKey { map, shard: part })?;
-            let holes: u16 = shard.slice(0, len).filter(is_hole).map(|hole| hole.blocks).sum();
+            let leaf = self.volume.metadata.leaf(LeafKey { map, leaf: part })?;
+            let holes: u16 = leaf.slice(0, len).filter(is_hole).map(|hole| hole.blocks).sum();
             if holes > 0 {
                 found.push(PartWithHoles { part, holes: Blocks(holes.into()), is_empty: holes == len });
             }
@@ -66,19 +66,19 @@ impl Store {
     /// - [`Error::ReadOnly`](crate::Error::ReadOnly), [`Error::Io`](crate::Error::Io): the volume failed.
     pub fn lose_holes(&self, map: MapId, part: u64, blocks: Blocks) -> Result<()> {
         LostContent::new(
-            &self.core.base,
-            &self.core.metadata,
-            &self.core.free_blocks,
-            &self.core.change_room,
-            &self.core.publisher,
+            &self.volume.base,
+            &self.volume.metadata,
+            &self.volume.free_blocks,
+            &self.volume.change_room,
+            &self.volume.publisher,
         )
-        .lose_holes(ShardKey { map, shard: part }, blocks_of_part(part, blocks))
+        .lose_holes(LeafKey { map, leaf: part }, blocks_of_part(part, blocks))
     }
 }
 
 /// How many of a map's first `blocks` lie in a part.
 fn blocks_of_part(part: u64, blocks: Blocks) -> u16 {
-    blocks.0.saturating_sub(part * SHARD_BLOCKS).min(SHARD_BLOCKS) as u16
+    blocks.0.saturating_sub(part * LEAF_BLOCKS).min(LEAF_BLOCKS) as u16
 }
 
 fn is_hole(extent: &Extent) -> bool {
@@ -118,7 +118,7 @@ impl LostContent {
 }
 
 impl LostContent {
-    fn lose_holes(&self, key: ShardKey, len: u16) -> Result<()> {
+    fn lose_holes(&self, key: LeafKey, len: u16) -> Result<()> {
         let _map = self.maps.lock(key.map).write();
         let mut edit = MapEdit::new(&self.metadata, key.map);
         let holes = edit.look(key, 0, len)?.into_iter().filter(is_hole).flat_map(|hole| hole.first..hole.end());
@@ -145,7 +145,7 @@ impl LostContent {
             bad: vec![(pbn, Some(BadRecord { replacement: None, tag }))],
             ..Plan::default()
         };
-        let _room = self.change_room.claim_log_room(GroupBytes::of_shards(2));
+        let _room = self.change_room.claim_log_room(GroupBytes::of_leaves(2));
         if let Err(error) = self.publisher.apply_certain(plan) {
             self.free_blocks.give_back(&placed);
             return Err(error);

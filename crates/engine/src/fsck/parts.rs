@@ -7,11 +7,11 @@ use crate::fsck::fix::Fixer;
 use crate::volume::assembly::Volume;
 
 /// Checks this volume.
-pub fn checker(core: &Volume) -> Checker {
-    Checker::new(&core.base, &core.metadata, &core.affected_files)
+pub fn checker(volume: &Volume) -> Checker {
+    Checker::new(&volume.base, &volume.metadata, &volume.affected_files)
 }
 
 /// Repairs this volume.
-pub fn fixer(core: &Volume) -> Fixer {
-    Fixer::new(&core.base, &core.metadata, &core.commits, &Arc::new(checker(core)))
+pub fn fixer(volume: &Volume) -> Fixer {
+    Fixer::new(&volume.base, &volume.metadata, &volume.commits, &Arc::new(checker(volume)))
 }

@@ -72,24 +72,24 @@ mod tests {
 
     #[test]
     fn memory_names_all_from_a_scan_on_until_a_hint_leaves_it() {
-        let core = Devices::new(Blocks(40_000), Settings { hint_bytes: 64 << 10, ..two_levels() }).open();
-        assert!(!core.base.hints.memory_names_all(), "nothing was scanned yet");
-        core.hint_levels.fill_hints().unwrap();
-        assert!(core.base.hints.memory_names_all());
+        let volume = Devices::new(Blocks(40_000), Settings { hint_bytes: 64 << 10, ..two_levels() }).open();
+        assert!(!volume.base.hints.memory_names_all(), "nothing was scanned yet");
+        volume.hint_levels.fill_hints().unwrap();
+        assert!(volume.base.hints.memory_names_all());
         let data = unique(12_000, 1);
         for (n, part) in (0..).zip(data.chunks(200 * BLOCK_BYTES)) {
-            core.write(MapId(1), n * 200 * BLOCK_BYTES as u64, part, |_, _| ()).unwrap();
-            let named = core.base.hints.len() as u64;
+            volume.write(MapId(1), n * 200 * BLOCK_BYTES as u64, part, |_, _| ()).unwrap();
+            let named = volume.base.hints.len() as u64;
             assert_eq!(
-                core.base.hints.memory_names_all(),
+                volume.base.hints.memory_names_all(),
                 named == (n + 1) * 200,
                 "{named} hints after {} blocks",
                 (n + 1) * 200
             );
         }
-        assert!(!core.base.hints.memory_names_all(), "the test has to fill memory");
-        core.hint_levels.merge_waiting_hints();
-        core.hint_levels.scan_table().unwrap();
-        assert!(!core.base.hints.memory_names_all(), "they do not fit");
+        assert!(!volume.base.hints.memory_names_all(), "the test has to fill memory");
+        volume.hint_levels.merge_waiting_hints();
+        volume.hint_levels.scan_table().unwrap();
+        assert!(!volume.base.hints.memory_names_all(), "they do not fit");
     }
 }

@@ -28,10 +28,10 @@ use super::place::Place;
 use super::table_file::{self, Found};
 use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;
+use crate::format::extent_leaf::ExtentLeaf;
 use crate::format::file_policy;
 use crate::format::keys;
 use crate::format::record_list::{RecordFile, RecordList};
-use crate::format::shard::Shard;
 use crate::{Error, Result};
 
 /// Entries written in one batch.
@@ -315,8 +315,8 @@ fn add(new: &DB, found: &[Found], bounds: &Bounds, is_record: IsRecord<'_>, salv
 
 /// Whether a value has a valid checksum of its own that also covers the numbers in its key.
 fn proves_itself(key: &[u8], value: &[u8], is_record: IsRecord<'_>) -> bool {
-    if let Some(shard) = keys::parse_shard(key) {
-        return Shard::decode(shard, value).is_some();
+    if let Some(leaf) = keys::parse_leaf(key) {
+        return ExtentLeaf::decode(leaf, value).is_some();
     }
     if let Some(map) = keys::parse_file_policy(key) {
         return file_policy::decode(map, value).is_some();

@@ -10,20 +10,20 @@ pub mod portion;
 
 use oncefs_dedup::{DefragPlan, DefragRule, FileRun, plan_defrag};
 
-use crate::format::keys::ShardKey;
-use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::keys::LeafKey;
 use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 use crate::layout::defrag::portion::Defragmenter;
 use crate::space::allocator::Run;
 use crate::{Lbn, MapId, Pbn, Result};
 
-/// Shards of a file that are planned together: 1 GiB, at worst about 30 MB of memory.
-const WINDOW_SHARDS: usize = 1_024;
+/// Leaves of a file that are planned together: 1 GiB, at worst about 30 MB of memory.
+const WINDOW_LEAVES: usize = 1_024;
 /// Upper bound of the requested run length: bounds the memory of a portion, whatever is requested.
 const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
-/// Shards read under one acquisition of the map's lock.
-const PORTION_SHARDS: usize = 16;
-const _: () = assert!(PORTION_SHARDS <= WINDOW_SHARDS);
+/// Leaves read under one acquisition of the map's lock.
+const PORTION_LEAVES: usize = 16;
+const _: () = assert!(PORTION_LEAVES <= WINDOW_LEAVES);
 
 impl Defragmenter {
     /// See [`crate::Store::defrag`].
@@ -31,8 +31,8 @@ impl Defragmenter {
         if !options.dry_run {
             self.health.usable()?;
         }
-        let window = options.window.map_or(WINDOW_SHARDS, |blocks| (blocks.0 / SHARD_BLOCKS).max(1) as usize);
-        let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_SHARDS))?;
+        let window = options.window.map_or(WINDOW_LEAVES, |blocks| (blocks.0 / LEAF_BLOCKS).max(1) as usize);
+        let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_LEAVES))?;
         let run_blocks_min =
             options.run_blocks_min.unwrap_or_else(|| self.file_policies.run_blocks_min(map)).min(RUN_BLOCKS_MIN_MAX);
         self.look_at_short(&mut runs, run_blocks_min)?;
@@ -90,15 +90,15 @@ impl Defragmenter {
     }
 
     /// The runs of a part of a map, from an lbn on that begins a run, and where the next part begins. No run is cut, so
-    /// the part has more than `shards_max` shards if a run is longer.
-    pub fn window_of(&self, map: MapId, from: Lbn, shards_max: usize) -> Result<(Vec<FileRun>, Option<Lbn>)> {
+    /// the part has more than `leaves_max` leaves if a run is longer.
+    pub fn window_of(&self, map: MapId, from: Lbn, leaves_max: usize) -> Result<(Vec<FileRun>, Option<Lbn>)> {
         let (mut runs, mut seen) = (Vec::new(), 0);
         let mut at = Some(from);
         while let Some(from) = at {
-            let (shards, next) = self.add_runs(map, from, Lbn(u64::MAX), &mut runs)?;
-            seen += shards;
+            let (leaves, next) = self.add_runs(map, from, Lbn(u64::MAX), &mut runs)?;
+            seen += leaves;
             at = next;
-            if seen >= shards_max && runs.len() > 1 && next.is_some() {
+            if seen >= leaves_max && runs.len() > 1 && next.is_some() {
                 let last = runs.pop();
                 return Ok((runs, last.map(|last| last.first)));
             }
@@ -115,7 +115,7 @@ impl Defragmenter {
         Ok(runs)
     }
 
-    /// Adds the runs of some shards, between two lbns. Returns how many shards these are, and where to continue.
+    /// Adds the runs of some leaves, between two lbns. Returns how many leaves these are, and where to continue.
     fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<FileRun>) -> Result<(usize, Option<Lbn>)> {
         let _map = self.maps.lock(map).read();
         self.metadata.attached(map)?;
@@ -142,7 +142,7 @@ impl Defragmenter {
 }
 
 impl Defragmenter {
-    /// Calls `each` with the extents of some shards: first lbn, first pbn, blocks. Returns how many shards these are,
+    /// Calls `each` with the extents of some leaves: first lbn, first pbn, blocks. Returns how many leaves these are,
     /// and where to continue. The caller holds the map's lock.
     fn each_extent(
         &self,
@@ -151,19 +151,19 @@ impl Defragmenter {
         until: Lbn,
         each: &mut dyn FnMut(Lbn, Pbn, u64),
     ) -> Result<(usize, Option<Lbn>)> {
-        let mut shards = self.metadata.stored_shards(map, from.0 / SHARD_BLOCKS, PORTION_SHARDS)?;
-        let may_be_more = shards.len() == PORTION_SHARDS;
-        shards.retain(|shard| shard * SHARD_BLOCKS < until.0);
-        for &shard in &shards {
-            let begins = shard * SHARD_BLOCKS;
-            let inside = |lbn: Lbn| lbn.0.saturating_sub(begins).min(SHARD_BLOCKS) as u16;
-            for extent in self.metadata.shard(ShardKey { map, shard })?.slice(inside(from), inside(until)) {
+        let mut leaves = self.metadata.stored_leaves(map, from.0 / LEAF_BLOCKS, PORTION_LEAVES)?;
+        let may_be_more = leaves.len() == PORTION_LEAVES;
+        leaves.retain(|leaf| leaf * LEAF_BLOCKS < until.0);
+        for &leaf in &leaves {
+            let begins = leaf * LEAF_BLOCKS;
+            let inside = |lbn: Lbn| lbn.0.saturating_sub(begins).min(LEAF_BLOCKS) as u16;
+            for extent in self.metadata.leaf(LeafKey { map, leaf })?.slice(inside(from), inside(until)) {
                 if let Target::Data(pbn) = extent.target {
                     each(Lbn(begins + u64::from(extent.first)), pbn, u64::from(extent.blocks));
                 }
             }
         }
-        let next = shards.last().filter(|_| may_be_more).map(|last| Lbn((last + 1) * SHARD_BLOCKS));
-        Ok((shards.len(), next.filter(|next| *next < until)))
+        let next = leaves.last().filter(|_| may_be_more).map(|last| Lbn((last + 1) * LEAF_BLOCKS));
+        Ok((leaves.len(), next.filter(|next| *next < until)))
     }
 }

@@ -13,13 +13,13 @@ use verdict::{Known, verdicts};
 
 use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
-use crate::format::keys::ShardKey;
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
-use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::hints::store::Hints;
-use crate::layout::explanation::{BudgetUse, Explained, ExplainedRun, What, push_run};
 use crate::layout::referrers::References;
 use crate::layout::referrers::ReferrerSearch;
+use crate::layout::run_states::{BudgetUse, Explained, ExplainedRun, What, push_run};
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
 use crate::space::pins::Pins;
@@ -28,13 +28,13 @@ use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::stats::counters::Statistics;
 use crate::sync::Mutex;
-use crate::worker::out_of_line::Worker;
 use crate::worker::visit::{Holders, ascending};
+use crate::worker::worker_state::Worker;
 use crate::write::extension::Extender;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
-/// Shards explained in one portion: 32 MiB of a file without holes.
-const PORTION_SHARDS: usize = 32;
+/// Leaves explained in one portion: 32 MiB of a file without holes.
+const PORTION_LEAVES: usize = 32;
 
 /// A part of a map as it was at one moment.
 struct Seen {
@@ -115,7 +115,7 @@ impl Explainer {
     fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
         // No visited block is reused meanwhile, so each holds the content that the table names.
         let _pin = self.pins.pin();
-        let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(SHARD_BLOCKS))?;
+        let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(LEAF_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
         let mut runs = Vec::new();
         let mut at = from;
@@ -131,28 +131,28 @@ impl Explainer {
         Ok((runs, seen.goes_on.then_some(seen.end.0)))
     }
 
-    /// The targets in a portion and in the `margin` shards on either side, at one moment.
+    /// The targets in a portion and in the `margin` leaves on either side, at one moment.
     fn look_at_map(&self, map: MapId, from: Lbn, margin: u64) -> Result<Seen> {
         let _map = self.maps.lock(map).read();
         if self.state.lock().is_detached(map) {
             return Err(Error::MapDetached);
         }
-        let first = from.0 / SHARD_BLOCKS;
+        let first = from.0 / LEAF_BLOCKS;
         let start = first.saturating_sub(margin);
-        let limit = PORTION_SHARDS + 2 * margin as usize + 1;
-        let shards = self.metadata.stored_shards(map, start, limit)?;
-        let inside: Vec<u64> = shards.iter().copied().filter(|shard| *shard >= first).collect();
+        let limit = PORTION_LEAVES + 2 * margin as usize + 1;
+        let leaves = self.metadata.stored_leaves(map, start, limit)?;
+        let inside: Vec<u64> = leaves.iter().copied().filter(|leaf| *leaf >= first).collect();
         let mut blocks = Vec::new();
-        for &shard in &shards {
-            let key = ShardKey { map, shard };
-            for extent in self.metadata.shard(key)?.extents() {
+        for &leaf in &leaves {
+            let key = LeafKey { map, leaf };
+            for extent in self.metadata.leaf(key)?.extents() {
                 let targets = (0..u64::from(extent.blocks)).map(|n| (n, extent.target.plus(n)));
                 blocks.extend(targets.map(|(n, target)| (key.first().plus(u64::from(extent.first) + n), target)));
             }
         }
-        let last = inside.iter().take(PORTION_SHARDS).next_back().copied();
-        let end = last.map_or(from, |last| Lbn((last + 1) * SHARD_BLOCKS));
-        Ok(Seen { blocks, end, goes_on: inside.len() > PORTION_SHARDS })
+        let last = inside.iter().take(PORTION_LEAVES).next_back().copied();
+        let end = last.map_or(from, |last| Lbn((last + 1) * LEAF_BLOCKS));
+        Ok(Seen { blocks, end, goes_on: inside.len() > PORTION_LEAVES })
     }
 
     /// The state of each block.
@@ -184,7 +184,7 @@ impl Explainer {
     fn which_wait(&self, map: MapId, blocks: &[(Lbn, Target)]) -> Vec<bool> {
         let is_later = self.file_policies.is_later(map);
         self.worker.with_pass(|pass| {
-            let is_ahead = |lbn: Lbn| pass.is_ahead_of(ShardKey { map, shard: lbn.0 / SHARD_BLOCKS });
+            let is_ahead = |lbn: Lbn| pass.is_ahead_of(LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS });
             let listed = self.backlog.which_wait(map, blocks.iter().map(|(lbn, _)| *lbn));
             blocks.iter().zip(listed).map(|((lbn, _), is_listed)| is_later && (is_listed || is_ahead(*lbn))).collect()
         })

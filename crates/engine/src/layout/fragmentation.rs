@@ -3,13 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::layout::referrers::ReferrerSearch;
 use crate::layout::referrers::{MapCursor, Referrer};
 use crate::{MapId, Pbn, Result};
 
-/// Shards per portion: at most 65,536 blocks.
-const PORTION_SHARDS: usize = 256;
+/// Leaves per portion: at most 65,536 blocks.
+const PORTION_LEAVES: usize = 256;
 
 /// A run that may continue in the next portion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,7 +23,7 @@ pub struct OpenRun {
 /// Where a walk over all maps continues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayoutCursor {
-    /// The next shard; None: the beginning.
+    /// The next leaf; None: the beginning.
     pub at: Option<MapCursor>,
     /// The unfinished run.
     pub open: Option<OpenRun>,
@@ -110,9 +110,9 @@ impl ReferrerSearch {
         // So a block's table entry is about the content that a map had there.
         let _pin = self.pins.pin();
         let mut parts = Vec::new();
-        let at = from.at.unwrap_or(MapCursor { map: 0, shard: 0 });
-        let at = ShardKey { map: MapId(at.map), shard: at.shard };
-        let next = self.each_data_extent(at, PORTION_SHARDS, &mut |part| parts.push(part))?;
+        let at = from.at.unwrap_or(MapCursor { map: 0, leaf: 0 });
+        let at = LeafKey { map: MapId(at.map), leaf: at.leaf };
+        let next = self.each_data_extent(at, PORTION_LEAVES, &mut |part| parts.push(part))?;
         let pbns = |part: &Referrer| (part.pbn..part.pbn + part.blocks).map(Pbn);
         let references = self.references(parts.iter().flat_map(pbns));
         let mut portion = LayoutPortion::default();
@@ -123,7 +123,7 @@ impl ReferrerSearch {
         }
         match next {
             Some(key) => {
-                let at = Some(MapCursor { map: key.map.0, shard: key.shard });
+                let at = Some(MapCursor { map: key.map.0, leaf: key.leaf });
                 portion.next = Some(LayoutCursor { at, open });
             }
             None => open.into_iter().for_each(|open| portion.close(&open)),
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_cursor_that_no_portion_gave_is_no_reason_to_fail() {
-        let core = Devices::new(Blocks(20_000), one_level()).open();
+        let volume = Devices::new(Blocks(20_000), one_level()).open();
         for (lbn, blocks) in [(0, 0), (u64::MAX, 1), (1, u64::MAX)] {
             let open = OpenRun { run: part(1, lbn, 5, blocks), shared_blocks: 0 };
-            let portion = core.referrer_search.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
+            let portion = volume.referrer_search.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
             assert_eq!((portion.classes, portion.next), (Vec::new(), None));
         }
     }

@@ -2,7 +2,7 @@
 
 pub mod defrag;
 pub mod explain;
-pub mod explanation;
 pub mod fragmentation;
 pub mod portion_size;
 pub mod referrers;
+pub mod run_states;

@@ -7,10 +7,10 @@ use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::base::BaseParts;
-use crate::format::keys::ShardKey;
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
-use crate::format::shard::{SHARD_BLOCKS, Target};
-use crate::layout::explanation::{Equal, What};
+use crate::layout::run_states::{Equal, What};
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
@@ -18,9 +18,9 @@ use crate::state::published::State;
 use crate::sync::Mutex;
 use crate::{MapId, Pbn, Result};
 
-/// Shards searched in one portion.
-const PORTION_SHARDS: usize = 512;
-/// Shards searched per read of the sorted state.
+/// Leaves searched in one portion.
+const PORTION_LEAVES: usize = 512;
+/// Leaves searched per read of the sorted state.
 const KEYS_AT_A_TIME: usize = 64;
 /// A portion ends early when it has found this many places: bounds the answer at about 1 MB.
 const PLACES_MAX: usize = 8_192;
@@ -30,8 +30,9 @@ const PLACES_MAX: usize = 8_192;
 pub struct MapCursor {
     /// The map.
     pub map: u64,
-    /// The shard in it.
-    pub shard: u64,
+    /// The leaf in it, under the name that the control socket has always used.
+    #[serde(rename = "shard")]
+    pub leaf: u64,
 }
 
 /// Blocks that are adjacent in a file and in the data area.
@@ -128,45 +129,45 @@ impl ReferrerSearch {
     /// See [`crate::Store::referrers`].
     pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
         let mut found = Referrers { places: Vec::new(), blocks_seen: 0, next: Some(from) };
-        let mut shards = 0;
+        let mut leaves = 0;
         while let Some(from) = found.next
-            && shards < PORTION_SHARDS
+            && leaves < PORTION_LEAVES
             && found.places.len() < PLACES_MAX
         {
-            let from = ShardKey { map: MapId(from.map), shard: from.shard };
+            let from = LeafKey { map: MapId(from.map), leaf: from.leaf };
             let next = self.each_data_extent(from, KEYS_AT_A_TIME, &mut |place| {
                 found.blocks_seen += place.blocks;
                 add_within(&mut found.places, place, blocks);
             })?;
-            found.next = next.map(|key| MapCursor { map: key.map.0, shard: key.shard });
-            shards += KEYS_AT_A_TIME;
+            found.next = next.map(|key| MapCursor { map: key.map.0, leaf: key.leaf });
+            leaves += KEYS_AT_A_TIME;
         }
         Ok(found)
     }
 
-    /// Calls `each` with the extents of some shards, each shard as it was at one moment. Returns where to continue. An
-    /// unreadable shard is skipped: scrub and fsck report it.
+    /// Calls `each` with the extents of some leaves, each leaf as it was at one moment. Returns where to continue. An
+    /// unreadable leaf is skipped: scrub and fsck report it.
     pub fn each_data_extent(
         &self,
-        from: ShardKey,
+        from: LeafKey,
         limit: usize,
         each: &mut dyn FnMut(Referrer),
-    ) -> Result<Option<ShardKey>> {
-        let (keys, next) = self.metadata.shards_from(from, limit)?;
+    ) -> Result<Option<LeafKey>> {
+        let (keys, next) = self.metadata.leaves_from(from, limit)?;
         for key in keys {
-            let shard = {
+            let leaf = {
                 let _map = self.maps.lock(key.map).read();
                 if self.state.lock().is_detached(key.map) {
                     continue;
                 }
-                self.metadata.shard(key)
+                self.metadata.leaf(key)
             };
-            match shard {
+            match leaf {
                 Err(error) => log::warn!("blocks are not looked at: {error}"),
-                Ok(shard) => {
-                    for extent in shard.extents() {
+                Ok(leaf) => {
+                    for extent in leaf.extents() {
                         let Target::Data(pbn) = extent.target else { continue };
-                        let lbn = key.shard * SHARD_BLOCKS + u64::from(extent.first);
+                        let lbn = key.leaf * LEAF_BLOCKS + u64::from(extent.first);
                         each(Referrer { map: key.map.0, lbn, pbn: pbn.0, blocks: u64::from(extent.blocks) });
                     }
                 }

@@ -8,8 +8,8 @@ use std::cmp::Reverse;
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Candidates, FilePieces, PieceCounter};
 
-use crate::format::keys::{SHARD_BLOCKS, ShardKey};
-use crate::format::shard::Target;
+use crate::format::extent_leaf::Target;
+use crate::format::keys::{LEAF_BLOCKS, LeafKey};
 use crate::policy::effective::FilePolicies;
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -17,20 +17,20 @@ use crate::{Lbn, MapId, Pbn, Result};
 pub const REFS_FREE_MIN: u32 = 256;
 /// Most such blocks in one request.
 const FREE_BLOCKS_MAX: usize = 8;
-/// Most shards that a write reads.
-const SHARDS_OF_WRITE_MAX: u64 = 64;
-/// Shards read at a time.
-const PORTION_SHARDS: usize = 64;
-/// Most shards that the worker reads: 16 GiB of a file. Blocks beyond these do not count.
-const SHARDS_OF_WORKER_MAX: usize = 16_384;
+/// Most leaves that a write reads.
+const LEAVES_OF_WRITE_MAX: u64 = 64;
+/// Leaves read at a time.
+const PORTION_LEAVES: usize = 64;
+/// Most leaves that the worker reads: 16 GiB of a file. Blocks beyond these do not count.
+const LEAVES_OF_WORKER_MAX: usize = 16_384;
 
 impl FilePolicies {
     /// The account of a file, computed from its last blocks before a place. If they cannot be read it is empty, because
     /// no write depends on it.
     pub fn account_before(&self, map: MapId, place: Lbn) -> FilePieces {
-        let end = place.0.div_ceil(SHARD_BLOCKS);
-        let from = end.saturating_sub(SHARDS_OF_WRITE_MAX);
-        self.count_pieces(map, from, SHARDS_OF_WRITE_MAX as usize).unwrap_or_else(|error| {
+        let end = place.0.div_ceil(LEAF_BLOCKS);
+        let from = end.saturating_sub(LEAVES_OF_WRITE_MAX);
+        self.count_pieces(map, from, LEAVES_OF_WRITE_MAX as usize).unwrap_or_else(|error| {
             log::debug!("cannot read map {} for its account: {error}", map.0);
             FilePieces::default()
         })
@@ -42,29 +42,29 @@ impl FilePolicies {
         if let Some(known) = self.policy.accounts().get(map) {
             return Ok(known);
         }
-        let counted = self.count_pieces(map, 0, SHARDS_OF_WORKER_MAX)?;
+        let counted = self.count_pieces(map, 0, LEAVES_OF_WORKER_MAX)?;
         self.policy.accounts().set(map, counted);
         Ok(counted)
     }
 
-    /// Blocks and pieces of at most `shards_max` shards of a map, starting at `from`. The result may be out of date.
-    fn count_pieces(&self, map: MapId, from: u64, shards_max: usize) -> Result<FilePieces> {
+    /// Blocks and pieces of at most `leaves_max` leaves of a map, starting at `from`. The result may be out of date.
+    fn count_pieces(&self, map: MapId, from: u64, leaves_max: usize) -> Result<FilePieces> {
         let gap_blocks_max = self.policy.piece_cost().gap_blocks_max();
         let (mut blocks, mut counter) = (0, PieceCounter::default());
-        let (mut from, mut left) = (from, shards_max);
+        let (mut from, mut left) = (from, leaves_max);
         while left > 0 {
-            let shards = self.metadata.stored_shards(map, from, left.min(PORTION_SHARDS))?;
-            for &shard in &shards {
-                for extent in self.metadata.shard(ShardKey { map, shard })?.extents() {
+            let leaves = self.metadata.stored_leaves(map, from, left.min(PORTION_LEAVES))?;
+            for &leaf in &leaves {
+                for extent in self.metadata.leaf(LeafKey { map, leaf })?.extents() {
                     if let Target::Data(pbn) = extent.target {
                         blocks += u64::from(extent.blocks);
                         counter.add(pbn.0, u64::from(extent.blocks), gap_blocks_max);
                     }
                 }
             }
-            left -= shards.len().min(left);
-            match shards.last() {
-                Some(last) if shards.len() == PORTION_SHARDS => from = last + 1,
+            left -= leaves.len().min(left);
+            match leaves.last() {
+                Some(last) if leaves.len() == PORTION_LEAVES => from = last + 1,
                 _ => break,
             }
         }
@@ -97,20 +97,20 @@ mod tests {
     #[test]
     fn of_blocks_that_somebody_made_popular_few_cost_nothing() {
         const BLOCKS: u64 = 20;
-        let core = Devices::new(Blocks(40_000), one_level()).open();
+        let volume = Devices::new(Blocks(40_000), one_level()).open();
         let (source, target) = (MapId(1), MapId(2));
-        core.write(source, 0, &unique(BLOCKS as usize, 1), |_, _| ()).unwrap();
+        volume.write(source, 0, &unique(BLOCKS as usize, 1), |_, _| ()).unwrap();
         for n in 0..u64::from(REFS_FREE_MIN) {
-            core.clone_blocks((source, Lbn(0)), (target, Lbn(n * BLOCKS)), Blocks(BLOCKS), |_, _| ()).unwrap();
+            volume.clone_blocks((source, Lbn(0)), (target, Lbn(n * BLOCKS)), Blocks(BLOCKS), |_, _| ()).unwrap();
         }
-        let shard = core.metadata.shard(ShardKey { map: source, shard: 0 }).unwrap();
-        let Target::Data(first) = shard.extents()[0].target else { panic!("{shard:?}") };
+        let leaf = volume.metadata.leaf(LeafKey { map: source, leaf: 0 }).unwrap();
+        let Target::Data(first) = leaf.extents()[0].target else { panic!("{leaf:?}") };
         let pbns: Vec<Pbn> = (0..BLOCKS).map(|n| first.plus(n)).collect();
         // The last one is the file's main content.
         let holders: Vec<&[Pbn]> = pbns.chunks(1).chain(pbns.chunks(1).skip(19)).collect();
         let blocks: Vec<Candidates> =
             holders.into_iter().map(|holders| Candidates { holders, current: None }).collect();
-        let free = core.file_policies.in_every_memory(&blocks);
+        let free = volume.file_policies.in_every_memory(&blocks);
         assert_eq!(free.len(), FREE_BLOCKS_MAX);
         assert!(free.contains(&pbns[19]) && free.contains(&pbns[0]) && !free.contains(&pbns[18]), "{free:?}");
     }

@@ -105,90 +105,96 @@ mod tests {
     fn volume(run_blocks_min: Option<u32>) -> Volume {
         let slowdown = Some(Slowdown(PERCENT));
         let settings = Settings { run_blocks_min, slowdown, skipped_bytes: 64 << 10, ..one_level() };
-        let core = Devices::new(Blocks(20_000), settings).open();
-        take_all(&core);
-        core
+        let volume = Devices::new(Blocks(20_000), settings).open();
+        take_all(&volume);
+        volume
     }
 
-    fn take_all(core: &Volume) {
-        while core.base.backlog.take(u64::MAX).is_some() {}
+    fn take_all(volume: &Volume) {
+        while volume.base.backlog.take(u64::MAX).is_some() {}
     }
 
-    fn waits(core: &Volume, what: Skipped) -> bool {
-        core.base.backlog.contents().contains(&what)
+    fn waits(volume: &Volume, what: Skipped) -> bool {
+        volume.base.backlog.contents().contains(&what)
     }
 
-    fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
-        core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
+    fn write(volume: &Volume, map: u64, first: u64, data: &[u8]) {
+        volume.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
     }
 
-    fn read(core: &Volume, map: u64, first: u64, blocks: u64) {
-        core.reader.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
-        core.file_policies.note_read(MapId(map), Lbn(first), blocks);
+    fn read(volume: &Volume, map: u64, first: u64, blocks: u64) {
+        volume.reader.read(MapId(map), first * BLOCK, (blocks * BLOCK) as usize).unwrap();
+        volume.file_policies.note_read(MapId(map), Lbn(first), blocks);
     }
 
-    fn read_at_random(core: &Volume, map: u64) {
-        (0..2_000).for_each(|n| read(core, map, n * 7_919 % 500, 1));
+    fn read_at_random(volume: &Volume, map: u64) {
+        (0..2_000).for_each(|n| read(volume, map, n * 7_919 % 500, 1));
     }
 
-    fn tune(core: &Volume, value: &str) {
+    fn tune(volume: &Volume, value: &str) {
         let (name, value) = match value.strip_prefix("budget=") {
             Some(percent) => ("read_slowdown_percent_max", percent),
             None => ("run_blocks_min", value),
         };
-        core.work_loop.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
+        volume.work_loop.tune(&[(name.to_owned(), value.to_owned())]).unwrap();
     }
 
-    fn read_all(core: &Volume, map: u64) {
-        (0..3).for_each(|n| read(core, map, n * 200, 200));
+    fn read_all(volume: &Volume, map: u64) {
+        (0..3).for_each(|n| read(volume, map, n * 200, 200));
     }
 
     #[test]
     fn a_fixed_number_is_that_of_every_file_whatever_is_read() {
-        let core = volume(Some(5));
-        write(&core, 1, 0, &unique(600, 1));
-        take_all(&core);
-        read_at_random(&core, 1);
-        assert_eq!((core.file_policies.run_blocks_min(MapId(1)), core.file_policies.run_blocks_min(MapId(2))), (5, 5));
-        assert!(core.base.backlog.is_empty(), "nothing is looked at again");
+        let volume = volume(Some(5));
+        write(&volume, 1, 0, &unique(600, 1));
+        take_all(&volume);
+        read_at_random(&volume, 1);
+        assert_eq!(
+            (volume.file_policies.run_blocks_min(MapId(1)), volume.file_policies.run_blocks_min(MapId(2))),
+            (5, 5)
+        );
+        assert!(volume.base.backlog.is_empty(), "nothing is looked at again");
     }
 
     #[test]
     fn a_file_read_at_random_has_no_budget_and_is_looked_at_again_as_a_whole() {
-        let core = volume(None);
+        let volume = volume(None);
         for map in [1, 2] {
-            write(&core, map, 0, &unique(600, map));
+            write(&volume, map, 0, &unique(600, map));
         }
-        take_all(&core);
-        read_all(&core, 2);
-        assert!(core.base.backlog.is_empty());
-        read_at_random(&core, 1);
+        take_all(&volume);
+        read_all(&volume, 2);
+        assert!(volume.base.backlog.is_empty());
+        read_at_random(&volume, 1);
         assert_eq!(
-            (core.file_policies.share_limit(MapId(1)), core.file_policies.share_limit(MapId(2))),
+            (volume.file_policies.share_limit(MapId(1)), volume.file_policies.share_limit(MapId(2))),
             (ShareLimit::Runs(1), BUDGET)
         );
-        assert_eq!((core.file_policies.run_blocks_min(MapId(1)), core.file_policies.run_blocks_min(MapId(2))), (1, 10));
-        assert!(waits(&core, Skipped::Owner(1)) && !waits(&core, Skipped::Owner(2)));
-        take_all(&core);
-        read_at_random(&core, 1);
-        assert!(core.base.backlog.is_empty(), "it is told once");
+        assert_eq!(
+            (volume.file_policies.run_blocks_min(MapId(1)), volume.file_policies.run_blocks_min(MapId(2))),
+            (1, 10)
+        );
+        assert!(waits(&volume, Skipped::Owner(1)) && !waits(&volume, Skipped::Owner(2)));
+        take_all(&volume);
+        read_at_random(&volume, 1);
+        assert!(volume.base.backlog.is_empty(), "it is told once");
     }
 
     #[test]
     fn reads_that_nobody_noted_who_may_write_the_file_leave_its_budget() {
-        let core = volume(None);
-        write(&core, 1, 0, &unique(600, 1));
-        take_all(&core);
+        let volume = volume(None);
+        write(&volume, 1, 0, &unique(600, 1));
+        take_all(&volume);
         for n in 0..2_000 {
-            core.reader.read(MapId(1), n * 7_919 % 500 * BLOCK, BLOCK_BYTES).unwrap();
+            volume.reader.read(MapId(1), n * 7_919 % 500 * BLOCK, BLOCK_BYTES).unwrap();
         }
-        assert_eq!(core.file_policies.share_limit(MapId(1)), BUDGET);
-        assert!(core.base.backlog.is_empty());
+        assert_eq!(volume.file_policies.share_limit(MapId(1)), BUDGET);
+        assert!(volume.base.backlog.is_empty());
     }
 
     #[test]
     fn a_setting_that_falls_makes_a_full_pass_due_and_one_that_rises_does_not() {
-        let core = volume(Some(4));
+        let volume = volume(Some(4));
         for (value, is_due) in [
             ("8", false),
             ("3", true),
@@ -205,9 +211,9 @@ mod tests {
             ("budget=0", false),
             ("budget=none", true),
         ] {
-            core.base.worker.reset_pass();
-            tune(&core, value);
-            assert_eq!(core.base.worker.with_pass(|pass| pass.is_full()), is_due, "{value}");
+            volume.base.worker.reset_pass();
+            tune(&volume, value);
+            assert_eq!(volume.base.worker.with_pass(|pass| pass.is_full()), is_due, "{value}");
         }
     }
 
@@ -216,51 +222,51 @@ mod tests {
         for (setting, change, is_due) in
             [(None, Change::Rose, false), (None, Change::Fell, true), (Some(8), Change::Fell, false)]
         {
-            let core = volume(setting);
-            core.file_policies.piece_cost_changed(change, Instant::now());
-            assert_eq!(waits(&core, Skipped::Everything), is_due, "{setting:?} {change:?}");
+            let volume = volume(setting);
+            volume.file_policies.piece_cost_changed(change, Instant::now());
+            assert_eq!(waits(&volume, Skipped::Everything), is_due, "{setting:?} {change:?}");
         }
     }
 
     #[test]
     fn a_cost_that_rises_and_falls_makes_a_full_pass_due_once_in_hours() {
-        let (core, began) = (volume(None), Instant::now());
+        let (volume, began) = (volume(None), Instant::now());
         for (minutes, is_due) in [(0, true), (1, false), (300, false), (361, true), (362, false), (800, true)] {
-            take_all(&core);
+            take_all(&volume);
             let now = began + Duration::from_secs(60 * minutes);
-            core.file_policies.piece_cost_changed(Change::Rose, now);
-            core.file_policies.piece_cost_changed(Change::Fell, now);
-            assert_eq!(waits(&core, Skipped::Everything), is_due, "after {minutes} minutes");
+            volume.file_policies.piece_cost_changed(Change::Rose, now);
+            volume.file_policies.piece_cost_changed(Change::Fell, now);
+            assert_eq!(waits(&volume, Skipped::Everything), is_due, "after {minutes} minutes");
         }
     }
 
     #[test]
     fn a_full_pass_that_is_wanted_again_and_again_comes_to_its_end_and_is_made_once_more() {
-        let core = volume(None);
-        write(&core, 1, 0, &unique(768, 1));
-        take_all(&core);
+        let volume = volume(None);
+        write(&volume, 1, 0, &unique(768, 1));
+        take_all(&volume);
         let mut seen = Vec::new();
         for _ in 0..6 {
-            core.base.backlog.requeue(Work::Everything);
-            seen.extend(core.worklist.next_batch(1).into_iter().map(|(_, lbn, _)| lbn.0));
+            volume.base.backlog.requeue(Work::Everything);
+            seen.extend(volume.worklist.next_batch(1).into_iter().map(|(_, lbn, _)| lbn.0));
         }
         assert!(seen.contains(&767), "up to {:?}", seen.iter().max());
         seen.clear();
-        while core.base.worker.with_pass(|pass| pass.is_full()) || !core.base.backlog.contents().is_empty() {
-            seen.extend(core.worklist.next_batch(256).into_iter().map(|(_, lbn, _)| lbn.0));
+        while volume.base.worker.with_pass(|pass| pass.is_full()) || !volume.base.backlog.contents().is_empty() {
+            seen.extend(volume.worklist.next_batch(256).into_iter().map(|(_, lbn, _)| lbn.0));
         }
         assert!((0..768).all(|lbn| seen.contains(&lbn)), "the one that was wanted last");
     }
 
     #[test]
     fn device_reads_of_files_are_counted_by_their_size() {
-        let core = volume(None);
-        write(&core, 1, 0, &unique(200, 1));
-        read(&core, 1, 0, 200);
-        read(&core, 1, 3, 1);
+        let volume = volume(None);
+        write(&volume, 1, 0, &unique(200, 1));
+        read(&volume, 1, 0, 200);
+        read(&volume, 1, 3, 1);
         let mut scrubbed = vec![0; 64 * BLOCK_BYTES];
-        core.block_reader.read_run(Pbn(100), &mut scrubbed).unwrap();
-        let sizes = core.report().device.read_sizes;
+        volume.block_reader.read_run(Pbn(100), &mut scrubbed).unwrap();
+        let sizes = volume.report().device.read_sizes;
         assert_eq!((sizes.count, sizes.blocks), (2, 201));
         assert_eq!((sizes.classes[0], sizes.classes[8]), (1, 1), "{:?}", sizes.classes);
     }

@@ -10,8 +10,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::format::keys::ShardKey;
-use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::keys::LeafKey;
 use crate::read::steps::Reader;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
@@ -19,7 +19,7 @@ use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 const SMALL_BLOCKS_MAX: u64 = 16;
 /// Blocks of a region. Regions are aligned to this size, so files that are read in any order bring in each region once.
 const REGION_BLOCKS: u64 = 32;
-const _: () = assert!(SMALL_BLOCKS_MAX < REGION_BLOCKS && SMALL_BLOCKS_MAX < SHARD_BLOCKS);
+const _: () = assert!(SMALL_BLOCKS_MAX < REGION_BLOCKS && SMALL_BLOCKS_MAX < LEAF_BLOCKS);
 
 impl Reader {
     /// Whether this is all of a small file. The caller has the map locked.
@@ -27,10 +27,10 @@ impl Reader {
         if first > Lbn(0) || blocks > SMALL_BLOCKS_MAX {
             return Ok(false);
         }
-        let key = ShardKey { map, shard: 0 };
+        let key = LeafKey { map, leaf: 0 };
         // Both fit, given the constants above.
-        let shard = self.metadata.shard(key)?;
-        let mut behind = shard.slice(blocks as u16, SHARD_BLOCKS as u16);
+        let leaf = self.metadata.leaf(key)?;
+        let mut behind = leaf.slice(blocks as u16, LEAF_BLOCKS as u16);
         Ok(!behind.any(|extent| matches!(extent.target, Target::Data(_))))
     }
 

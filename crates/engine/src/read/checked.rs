@@ -18,7 +18,7 @@ impl BlockReader {
     /// Compares the content with the tags if reads are verified, and with the tags of lost content if any is lost. A
     /// block that differs is served as `read_parts` says. Returns which blocks have several references, in the order of
     /// the parts. None: none may enter the read cache.
-    pub fn look_over(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<bool>>> {
+    pub fn verify(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<bool>>> {
         let verifies = self.tuning.verifies_reads();
         if !verifies && !self.damage.is_content_lost() {
             return Ok(Some(self.metadata.which_are_shared(parts.iter().flat_map(|part| part.pbns()))));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::base::BaseParts;
 use crate::damage::notices::Damage;
-use crate::format::keys::shard_parts;
-use crate::format::shard::Target;
+use crate::format::extent_leaf::Target;
+use crate::format::keys::leaf_parts;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
 use crate::read::device::DataReader;
@@ -102,11 +102,11 @@ impl Reader {
         self.fill(map, &runs, bytes)
     }
 
-    /// The targets of consecutive blocks, joined into runs across shards.
+    /// The targets of consecutive blocks, joined into runs across leaves.
     fn runs_of(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut runs: Vec<(Target, u64)> = Vec::new();
-        for (key, start, end) in shard_parts(map, first, blocks) {
-            for extent in self.metadata.shard(key)?.slice(start, end) {
+        for (key, start, end) in leaf_parts(map, first, blocks) {
+            for extent in self.metadata.leaf(key)?.slice(start, end) {
                 let length = u64::from(extent.blocks);
                 match runs.last_mut() {
                     Some((target, blocks)) if target.plus(*blocks) == extent.target => *blocks += length,

@@ -157,7 +157,7 @@ impl BlockReader {
             }
         }
         if !whole.is_empty()
-            && let Some(shared) = self.look_over(reader, &mut whole)?
+            && let Some(shared) = self.verify(reader, &mut whole)?
         {
             self.admit_read(reader, &whole, &shared);
         }
@@ -195,7 +195,7 @@ impl BlockReader {
                     self.policy.count_device_read(1);
                 }
                 match self.data_reader.read_device(pbn, bytes) {
-                    Ok(()) => may_enter &= self.look_over(reader, &mut [&mut Part { pbn, bytes }])?.is_some(),
+                    Ok(()) => may_enter &= self.verify(reader, &mut [&mut Part { pbn, bytes }])?.is_some(),
                     Err(error) => self.read_second_copy(pbn, bytes, error)?,
                 }
             }

@@ -2,8 +2,8 @@
 
 pub mod allocator;
 pub mod bitmap;
-pub mod claim;
 pub mod data_area;
+pub mod free_blocks;
 pub mod free_space;
 pub mod pins;
 pub mod punch;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::BLOCK_BYTES;
 use crate::space::allocator::Run;
-use crate::space::claim::FreeBlocks;
+use crate::space::free_blocks::FreeBlocks;
 
 /// The smallest hole worth a request.
 const HOLE_BLOCKS_MIN: u64 = 16;

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::device::{Device, JoinedRead};
-use crate::format::keys::{self, ShardKey};
+use crate::format::extent_leaf::ExtentLeaf;
+use crate::format::keys::{self, LeafKey};
 use crate::format::page::{PAGE_BYTES, Page};
-use crate::format::shard::Shard;
 use crate::kv::{FilesFound, Kv, KvMemory, Put};
 use crate::space::data_area::DataArea;
 use crate::sync::{LockRank, RwLock, assert_may_read_disk, count_reads};
@@ -116,13 +116,13 @@ impl CheckpointStore {
         Ok(found)
     }
 
-    /// The shard of a map as the last checkpoint left it; an empty one if there is no record.
-    pub fn read_shard(&self, key: ShardKey) -> Result<Shard> {
+    /// The leaf of a map as the last checkpoint left it; an empty one if there is no record.
+    pub fn read_leaf(&self, key: LeafKey) -> Result<ExtentLeaf> {
         assert_may_read_disk(1);
-        match self.kv.get(&keys::shard(key))? {
-            None => Ok(Shard::default()),
-            Some(value) => Shard::decode(key, &value).ok_or_else(|| {
-                Error::corrupt(format!("shard {} of map {}", key.shard, key.map.0), "its checksum does not match")
+        match self.kv.get(&keys::leaf(key))? {
+            None => Ok(ExtentLeaf::default()),
+            Some(value) => ExtentLeaf::decode(key, &value).ok_or_else(|| {
+                Error::corrupt(format!("leaf {} of map {}", key.leaf, key.map.0), "its checksum does not match")
             }),
         }
     }

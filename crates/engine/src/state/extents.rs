@@ -1,72 +1,66 @@
-//! The shards and extents that maps have, read in portions: of a range, of one map, or of all maps.
+//! The leaves and extents that maps have, read in portions: of a range, of one map, or of all maps.
 
 use std::ops::Range;
 
-use crate::format::keys::{self, ShardKey};
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::keys::{self, LeafKey};
 use crate::format::page::page_of;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::loading::Metadata;
 use crate::{Error, MapId, Pbn, Result};
 
-/// Shards that are loaded together.
-const PORTION_SHARDS: usize = 64;
+/// Leaves that are loaded together.
+const PORTION_LEAVES: usize = 64;
 
 impl Metadata {
-    /// Calls `visit` with each shard of a range that may hold something, in order, until `visit` returns false.
-    pub fn each_shard(
-        &self,
-        map: MapId,
-        blocks: &Range<u64>,
-        mut visit: impl FnMut(u64) -> Result<bool>,
-    ) -> Result<()> {
-        let mut at = blocks.start / SHARD_BLOCKS;
+    /// Calls `visit` with each leaf of a range that may hold something, in order, until `visit` returns false.
+    pub fn each_leaf(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(u64) -> Result<bool>) -> Result<()> {
+        let mut at = blocks.start / LEAF_BLOCKS;
         loop {
-            let shards = self.stored_shards(map, at, PORTION_SHARDS)?;
-            for &shard in shards.iter().take_while(|shard| **shard * SHARD_BLOCKS < blocks.end) {
-                if !visit(shard)? {
+            let leaves = self.stored_leaves(map, at, PORTION_LEAVES)?;
+            for &leaf in leaves.iter().take_while(|leaf| **leaf * LEAF_BLOCKS < blocks.end) {
+                if !visit(leaf)? {
                     return Ok(());
                 }
             }
-            match shards.last() {
-                Some(last) if shards.len() == PORTION_SHARDS && (last + 1) * SHARD_BLOCKS < blocks.end => at = last + 1,
+            match leaves.last() {
+                Some(last) if leaves.len() == PORTION_LEAVES && (last + 1) * LEAF_BLOCKS < blocks.end => at = last + 1,
                 _ => return Ok(()),
             }
         }
     }
 
-    /// Visits the extents that the shards of a range have.
+    /// Visits the extents that the leaves of a range have.
     pub fn visit_extents(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(Extent)) -> Result<()> {
-        self.each_shard(map, blocks, |shard| {
-            let (start, end) = within_shard(shard, blocks);
+        self.each_leaf(map, blocks, |leaf| {
+            let (start, end) = within_leaf(leaf, blocks);
             if start < end {
-                self.shard(ShardKey { map, shard })?.slice(start, end).for_each(&mut visit);
+                self.leaf(LeafKey { map, leaf })?.slice(start, end).for_each(&mut visit);
             }
             Ok(true)
         })
     }
 
-    /// Shards of a map that may hold something, from number `from` on, in order, at most `limit`.
-    pub fn stored_shards(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
-        let mut shards = self.state.lock().shards.in_memory(map, from, limit);
-        let bounds =
-            (keys::shard(ShardKey { map, shard: from }), keys::shard(ShardKey { map: MapId(map.0 + 1), shard: 0 }));
+    /// Leaves of a map that may hold something, from number `from` on, in order, at most `limit`.
+    pub fn stored_leaves(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
+        let mut leaves = self.state.lock().leaves.in_memory(map, from, limit);
+        let bounds = (keys::leaf(LeafKey { map, leaf: from }), keys::leaf(LeafKey { map: MapId(map.0 + 1), leaf: 0 }));
         let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;
-        shards.extend(stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).map(|key| key.shard));
-        shards.sort_unstable();
-        shards.dedup();
-        shards.truncate(limit);
-        Ok(shards)
+        leaves.extend(stored.iter().filter_map(|(key, _)| keys::parse_leaf(key)).map(|key| key.leaf));
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves.truncate(limit);
+        Ok(leaves)
     }
 }
 
 impl Metadata {
-    /// Shards of all maps that may hold something, from one on, in order, about `limit` of them, and where to continue.
-    pub fn shards_from(&self, from: ShardKey, limit: usize) -> Result<(Vec<ShardKey>, Option<ShardKey>)> {
-        let end = keys::shard(ShardKey { map: MapId(u64::MAX), shard: u64::MAX });
-        // Memory first: a checkpoint in between moves shards from memory into the sorted state.
-        let in_memory = self.state.lock().shards.keys_from(from, limit);
-        let stored = self.stored.scan(&keys::shard(from), &end, limit)?;
-        let mut found: Vec<ShardKey> = stored.iter().filter_map(|(key, _)| keys::parse_shard(key)).collect();
+    /// Leaves of all maps that may hold something, from one on, in order, about `limit` of them, and where to continue.
+    pub fn leaves_from(&self, from: LeafKey, limit: usize) -> Result<(Vec<LeafKey>, Option<LeafKey>)> {
+        let end = keys::leaf(LeafKey { map: MapId(u64::MAX), leaf: u64::MAX });
+        // Memory first: a checkpoint in between moves leaves from memory into the sorted state.
+        let in_memory = self.state.lock().leaves.keys_from(from, limit);
+        let stored = self.stored.scan(&keys::leaf(from), &end, limit)?;
+        let mut found: Vec<LeafKey> = stored.iter().filter_map(|(key, _)| keys::parse_leaf(key)).collect();
         let mut last = found.last().copied().filter(|_| stored.len() == limit);
         if in_memory.len() == limit {
             last = [last, in_memory.last().copied()].into_iter().flatten().min();
@@ -75,7 +69,7 @@ impl Metadata {
         found.sort_unstable();
         found.dedup();
         found.retain(|key| last.is_none_or(|last| *key <= last));
-        Ok((found, last.map(|last| ShardKey { map: last.map, shard: last.shard + 1 })))
+        Ok((found, last.map(|last| LeafKey { map: last.map, leaf: last.leaf + 1 })))
     }
 }
 
@@ -86,9 +80,9 @@ impl Metadata {
     }
 }
 
-/// The part of `blocks` that lies in a shard, in block numbers of the shard.
-pub fn within_shard(shard: u64, blocks: &Range<u64>) -> (u16, u16) {
-    let inside = |block: u64| block.saturating_sub(shard * SHARD_BLOCKS).min(SHARD_BLOCKS) as u16;
+/// The part of `blocks` that lies in a leaf, in block numbers of the leaf.
+pub fn within_leaf(leaf: u64, blocks: &Range<u64>) -> (u16, u16) {
+    let inside = |block: u64| block.saturating_sub(leaf * LEAF_BLOCKS).min(LEAF_BLOCKS) as u16;
     (inside(blocks.start), inside(blocks.end))
 }
 

@@ -1,4 +1,4 @@
-//! Reads the newest state from memory or disk: records, pages and shards. Pages and shards are read without the publish
+//! Reads the newest state from memory or disk: records, pages and leaves. Pages and leaves are read without the publish
 //! lock and admitted under it, before the work that needs them.
 
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::base::BaseParts;
 use crate::damage::notices::Damage;
-use crate::format::keys::ShardKey;
+use crate::format::extent_leaf::ExtentLeaf;
+use crate::format::keys::LeafKey;
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
-use crate::format::shard::Shard;
 use crate::signals::foreground::Foreground;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::published::State;
@@ -51,25 +51,25 @@ impl Metadata {
 }
 
 impl Metadata {
-    /// The shard of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
-    /// shard at some moment of the call.
-    pub fn shard(&self, key: ShardKey) -> Result<Arc<Shard>> {
+    /// The leaf of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
+    /// leaf at some moment of the call.
+    pub fn leaf(&self, key: LeafKey) -> Result<Arc<ExtentLeaf>> {
         loop {
             let generation = {
                 let mut state = self.state.lock();
-                if let Some(shard) = state.shards.get(key) {
-                    return Ok(shard);
+                if let Some(leaf) = state.leaves.get(key) {
+                    return Ok(leaf);
                 }
-                state.shards.generation()
+                state.leaves.generation()
             };
-            let stored = self.stored.read_shard(key)?;
+            let stored = self.stored.read_leaf(key)?;
             let mut state = self.state.lock();
-            if let Some(shard) = state.shards.get(key) {
-                return Ok(shard);
+            if let Some(leaf) = state.leaves.get(key) {
+                return Ok(leaf);
             }
-            // A checkpoint that ended meanwhile may have written a newer shard, and the cache may have dropped it.
-            if state.shards.generation() == generation {
-                return Ok(state.shards.admit(key, stored));
+            // A checkpoint that ended meanwhile may have written a newer leaf, and the cache may have dropped it.
+            if state.leaves.generation() == generation {
+                return Ok(state.leaves.admit(key, stored));
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Maps in memory: their locks, the ids of new ones, and their shards. The shards are those changed since the last
-//! checkpoint, those being checkpointed, a bounded cache of clean ones, and redo for shards that were not read since a
+//! Maps in memory: their locks, the ids of new ones, and their leaves. The leaves are those changed since the last
+//! checkpoint, those being checkpointed, a bounded cache of clean ones, and redo for leaves that were not read since a
 //! crash.
 //!
-//! A shard is changed only under its map's lock, so it stays unchanged for the holder of that lock. Other threads may
-//! load it too, and get its state at some moment of the call: a shard read from the sorted state is taken in only if no
-//! checkpoint has ended since (`generation`). A shard that changes meanwhile stays in memory until a checkpoint ends.
+//! A leaf is changed only under its map's lock, so it stays unchanged for the holder of that lock. Other threads may
+//! load it too, and get its state at some moment of the call: a leaf read from the sorted state is taken in only if no
+//! checkpoint has ended since (`generation`). A leaf that changes meanwhile stays in memory until a checkpoint ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use lru::LruCache;
 
 use crate::MapId;
-use crate::format::keys::ShardKey;
-use crate::format::shard::{Extent, Shard};
+use crate::format::extent_leaf::{Extent, ExtentLeaf};
+use crate::format::keys::LeafKey;
 use crate::stats::counters::CacheReport;
 use crate::sync::{AtomicU64, LockRank, RwLock, count_looks};
 
-/// Shards by key. An empty shard stands for one that must be removed.
-pub type ShardMap = BTreeMap<ShardKey, Arc<Shard>>;
+/// Leaves by key. An empty leaf stands for one that must be removed.
+pub type LeafMap = BTreeMap<LeafKey, Arc<ExtentLeaf>>;
 
-/// The log's changes to a shard that is not in memory.
+/// The log's changes to a leaf that is not in memory.
 #[derive(Default)]
 struct Redo {
     is_dropped: bool,
@@ -29,11 +29,11 @@ struct Redo {
 }
 
 /// The layers of all maps.
-pub struct Shards {
-    dirty: ShardMap,
-    frozen: Arc<ShardMap>,
-    clean: LruCache<ShardKey, Arc<Shard>>,
-    redo: BTreeMap<ShardKey, Redo>,
+pub struct Leaves {
+    dirty: LeafMap,
+    frozen: Arc<LeafMap>,
+    clean: LruCache<LeafKey, Arc<ExtentLeaf>>,
+    redo: BTreeMap<LeafKey, Redo>,
     dirty_bytes: u64,
     clean_bytes: usize,
     clean_bytes_max: usize,
@@ -42,8 +42,8 @@ pub struct Shards {
     misses: u64,
 }
 
-impl Shards {
-    /// Empty layers. Clean shards are kept up to `bytes_max`.
+impl Leaves {
+    /// Empty layers. Clean leaves are kept up to `bytes_max`.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             dirty: BTreeMap::new(),
@@ -59,8 +59,8 @@ impl Shards {
         }
     }
 
-    /// The shard, if it is in memory.
-    pub fn get(&mut self, key: ShardKey) -> Option<Arc<Shard>> {
+    /// The leaf, if it is in memory.
+    pub fn get(&mut self, key: LeafKey) -> Option<Arc<ExtentLeaf>> {
         count_looks(1);
         let found = self.dirty.get(&key).or_else(|| self.frozen.get(&key)).or_else(|| self.clean.get(&key));
         match found {
@@ -70,91 +70,91 @@ impl Shards {
         found.cloned()
     }
 
-    /// If it is the same before and after a read of the sorted state, a shard that is not in memory is as that read
+    /// If it is the same before and after a read of the sorted state, a leaf that is not in memory is as that read
     /// found it.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Takes in a shard read from the sorted state (empty if it has none), and applies its redo. No checkpoint has
+    /// Takes in a leaf read from the sorted state (empty if it has none), and applies its redo. No checkpoint has
     /// ended since it was read.
-    pub fn admit(&mut self, key: ShardKey, stored: Shard) -> Arc<Shard> {
+    pub fn admit(&mut self, key: LeafKey, stored: ExtentLeaf) -> Arc<ExtentLeaf> {
         debug_assert!(!self.dirty.contains_key(&key) && !self.frozen.contains_key(&key), "{key:?} is in memory");
         let Some(redo) = self.redo.remove(&key) else {
-            let shard = Arc::new(stored);
-            self.clean_bytes += shard.memory_bytes();
-            self.clean.put(key, shard.clone());
+            let leaf = Arc::new(stored);
+            self.clean_bytes += leaf.memory_bytes();
+            self.clean.put(key, leaf.clone());
             self.shrink();
-            return shard;
+            return leaf;
         };
-        let mut shard = if redo.is_dropped { Shard::default() } else { stored };
-        redo.extents.iter().for_each(|extent| shard.set(*extent));
-        let shard = Arc::new(shard);
-        self.set(key, shard.clone());
-        shard
+        let mut leaf = if redo.is_dropped { ExtentLeaf::default() } else { stored };
+        redo.extents.iter().for_each(|extent| leaf.set(*extent));
+        let leaf = Arc::new(leaf);
+        self.set(key, leaf.clone());
+        leaf
     }
 
-    /// Publishes a changed shard.
-    pub fn set(&mut self, key: ShardKey, shard: Arc<Shard>) {
+    /// Publishes a changed leaf.
+    pub fn set(&mut self, key: LeafKey, leaf: Arc<ExtentLeaf>) {
         if let Some(clean) = self.clean.pop(&key) {
             self.clean_bytes -= clean.memory_bytes();
         }
-        self.dirty_bytes += shard.memory_bytes() as u64;
-        if let Some(old) = self.dirty.insert(key, shard) {
+        self.dirty_bytes += leaf.memory_bytes() as u64;
+        if let Some(old) = self.dirty.insert(key, leaf) {
             self.dirty_bytes -= old.memory_bytes() as u64;
         }
     }
 
-    /// Keeps a change for a shard that is not in memory yet.
-    pub fn add_redo(&mut self, key: ShardKey, extent: Extent) {
+    /// Keeps a change for a leaf that is not in memory yet.
+    pub fn add_redo(&mut self, key: LeafKey, extent: Extent) {
         self.redo.entry(key).or_default().extents.push(extent);
     }
 
-    /// Keeps the removal of a shard that is not in memory yet.
-    pub fn add_redo_drop(&mut self, key: ShardKey) {
+    /// Keeps the removal of a leaf that is not in memory yet.
+    pub fn add_redo_drop(&mut self, key: LeafKey) {
         self.redo.insert(key, Redo { is_dropped: true, extents: Vec::new() });
     }
 
-    /// Some shards that still wait for their redo.
-    pub fn with_redo(&self, limit: usize) -> Vec<ShardKey> {
+    /// Some leaves that still wait for their redo.
+    pub fn with_redo(&self, limit: usize) -> Vec<LeafKey> {
         self.redo.keys().take(limit).copied().collect()
     }
 
-    /// Shards of `map` from number `from` on that the sorted state may lack, in order, at most `limit`.
+    /// Leaves of `map` from number `from` on that the sorted state may lack, in order, at most `limit`.
     pub fn in_memory(&self, map: MapId, from: u64, limit: usize) -> Vec<u64> {
-        let keys = self.keys_from(ShardKey { map, shard: from }, limit);
-        keys.into_iter().filter(|key| key.map == map).map(|key| key.shard).collect()
+        let keys = self.keys_from(LeafKey { map, leaf: from }, limit);
+        keys.into_iter().filter(|key| key.map == map).map(|key| key.leaf).collect()
     }
 
-    /// Keys at or after `from` of shards that the sorted state may lack, in order, at most `limit`.
-    pub fn keys_from(&self, from: ShardKey, limit: usize) -> Vec<ShardKey> {
+    /// Keys at or after `from` of leaves that the sorted state may lack, in order, at most `limit`.
+    pub fn keys_from(&self, from: LeafKey, limit: usize) -> Vec<LeafKey> {
         let dirty = self.dirty.range(from..).map(|(key, _)| *key).take(limit);
         let frozen = self.frozen.range(from..).map(|(key, _)| *key).take(limit);
         let redo = self.redo.range(from..).map(|(key, _)| *key).take(limit);
-        let mut keys: Vec<ShardKey> = dirty.chain(frozen).chain(redo).collect();
+        let mut keys: Vec<LeafKey> = dirty.chain(frozen).chain(redo).collect();
         keys.sort_unstable();
         keys.dedup();
         keys.truncate(limit);
         keys
     }
 
-    /// Sets the changed shards apart for a checkpoint.
-    pub fn freeze(&mut self) -> Arc<ShardMap> {
+    /// Sets the changed leaves apart for a checkpoint.
+    pub fn freeze(&mut self) -> Arc<LeafMap> {
         assert!(self.frozen.is_empty(), "one checkpoint at a time");
-        assert!(self.redo.is_empty(), "redo of {} shards is not applied", self.redo.len());
+        assert!(self.redo.is_empty(), "redo of {} leaves is not applied", self.redo.len());
         self.dirty_bytes = 0;
         self.frozen = Arc::new(std::mem::take(&mut self.dirty));
         self.frozen.clone()
     }
 
-    /// The frozen shards are in the sorted state: they become clean.
+    /// The frozen leaves are in the sorted state: they become clean.
     pub fn thaw(&mut self) {
-        debug_assert!(self.redo.is_empty(), "redo of {} shards came during a checkpoint", self.redo.len());
+        debug_assert!(self.redo.is_empty(), "redo of {} leaves came during a checkpoint", self.redo.len());
         self.generation += 1;
-        for (key, shard) in std::mem::take(&mut self.frozen).iter() {
+        for (key, leaf) in std::mem::take(&mut self.frozen).iter() {
             if !self.dirty.contains_key(key) {
-                self.clean_bytes += shard.memory_bytes();
-                self.clean.put(*key, shard.clone());
+                self.clean_bytes += leaf.memory_bytes();
+                self.clean.put(*key, leaf.clone());
             }
         }
         self.shrink();
@@ -162,12 +162,12 @@ impl Shards {
 
     fn shrink(&mut self) {
         while self.clean_bytes > self.clean_bytes_max {
-            let Some((_, shard)) = self.clean.pop_lru() else { return };
-            self.clean_bytes -= shard.memory_bytes();
+            let Some((_, leaf)) = self.clean.pop_lru() else { return };
+            self.clean_bytes -= leaf.memory_bytes();
         }
     }
 
-    /// Bytes of shards that no checkpoint has taken yet.
+    /// Bytes of leaves that no checkpoint has taken yet.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
     }
@@ -232,39 +232,39 @@ impl MapLocks {
 mod tests {
     use super::*;
     use crate::Pbn;
-    use crate::format::shard::Target;
+    use crate::format::extent_leaf::Target;
 
     fn extent(first: u16, pbn: u64) -> Extent {
         Extent { first, blocks: 1, target: Target::Data(Pbn(pbn)) }
     }
 
-    fn key(shard: u64) -> ShardKey {
-        ShardKey { map: MapId(1), shard }
+    fn key(leaf: u64) -> LeafKey {
+        LeafKey { map: MapId(1), leaf }
     }
 
     #[test]
-    fn redo_is_applied_on_top_of_the_stored_shard_unless_it_was_dropped() {
-        let mut shards = Shards::new(1 << 20);
-        let mut stored = Shard::default();
+    fn redo_is_applied_on_top_of_the_stored_leaf_unless_it_was_dropped() {
+        let mut leaves = Leaves::new(1 << 20);
+        let mut stored = ExtentLeaf::default();
         stored.set(extent(0, 10));
-        shards.add_redo(key(0), extent(1, 99));
-        assert_eq!(shards.admit(key(0), stored.clone()).mapped_blocks(), 2);
-        shards.add_redo_drop(key(1));
-        shards.add_redo(key(1), extent(5, 7));
-        assert_eq!(shards.admit(key(1), stored).extents(), [extent(5, 7)]);
+        leaves.add_redo(key(0), extent(1, 99));
+        assert_eq!(leaves.admit(key(0), stored.clone()).mapped_blocks(), 2);
+        leaves.add_redo_drop(key(1));
+        leaves.add_redo(key(1), extent(5, 7));
+        assert_eq!(leaves.admit(key(1), stored).extents(), [extent(5, 7)]);
     }
 
     #[test]
-    fn a_map_s_shards_are_found_in_every_layer() {
-        let mut shards = Shards::new(1 << 20);
-        let mut shard = Shard::default();
-        shard.set(extent(0, 10));
-        shards.set(key(7), Arc::new(shard.clone()));
-        shards.freeze();
-        shards.set(key(3), Arc::new(shard));
-        shards.add_redo(key(5), extent(0, 1));
-        assert_eq!(shards.in_memory(MapId(1), 0, 9), [3, 5, 7]);
-        assert_eq!(shards.in_memory(MapId(1), 4, 1), [5]);
-        assert!(shards.in_memory(MapId(2), 0, 9).is_empty());
+    fn a_map_s_leaves_are_found_in_every_layer() {
+        let mut leaves = Leaves::new(1 << 20);
+        let mut leaf = ExtentLeaf::default();
+        leaf.set(extent(0, 10));
+        leaves.set(key(7), Arc::new(leaf.clone()));
+        leaves.freeze();
+        leaves.set(key(3), Arc::new(leaf));
+        leaves.add_redo(key(5), extent(0, 1));
+        assert_eq!(leaves.in_memory(MapId(1), 0, 9), [3, 5, 7]);
+        assert_eq!(leaves.in_memory(MapId(1), 4, 1), [5]);
+        assert!(leaves.in_memory(MapId(2), 0, 9).is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! The published state: everything that the publish lock protects, and what readers pin.
 
 pub mod checkpoint_store;
-pub mod claims;
+pub mod claimed_room;
 pub mod extents;
 pub mod loading;
 pub mod maps;

@@ -16,15 +16,15 @@ use hashbrown::HashSet;
 
 use crate::damage::bad_blocks::BadBlocks;
 use crate::format::damage_records::BadRecord;
-use crate::format::keys::{self, ShardKey};
+use crate::format::extent_leaf::{ExtentLeaf, Target};
+use crate::format::keys::{self, LeafKey};
 use crate::format::ops::{Op, OpWriter};
 use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
 use crate::format::record::Totals;
-use crate::format::shard::{Shard, Target};
 use crate::space::allocator::Run;
 use crate::space::pins::EndedEpoch;
-use crate::state::claims::Claims;
-use crate::state::maps::Shards;
+use crate::state::claimed_room::Claims;
+use crate::state::maps::Leaves;
 use crate::state::records::Records;
 use crate::state::table::{Table, damaged_entry};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Fingerprint, Lbn, MapId, Pbn, Result, Tag};
@@ -54,7 +54,7 @@ pub struct Incref {
 pub struct Mapped {
     /// The first block.
     pub lbn: Lbn,
-    /// How many, within one shard.
+    /// How many, within one leaf.
     pub blocks: u16,
     /// Their new target.
     pub target: Target,
@@ -75,10 +75,10 @@ pub struct Plan {
     pub map: Option<MapId>,
     /// Its changes, in order.
     pub mapped: Vec<Mapped>,
-    /// The changed shards.
-    pub shards: Vec<(ShardKey, Shard)>,
-    /// Shards that are removed as a whole.
-    pub drops: Vec<ShardKey>,
+    /// The changed leaves.
+    pub leaves: Vec<(LeafKey, ExtentLeaf)>,
+    /// Leaves that are removed as a whole.
+    pub drops: Vec<LeafKey>,
     /// Change of the number of reserved blocks.
     pub reserved_delta: i64,
     /// Blocks claimed in addition to those for `stores`. Positive for new reservations. Negative if some stores replace
@@ -151,7 +151,7 @@ pub struct State {
     /// Records in memory.
     pub records: Records,
     /// Maps in memory.
-    pub shards: Shards,
+    pub leaves: Leaves,
     /// The block table in memory.
     pub table: Table,
     /// The current group.
@@ -180,10 +180,10 @@ pub struct State {
 
 impl State {
     /// A state without any publication since `durable_sequence`.
-    pub fn new(table: Table, shards: Shards, totals: Totals, durable_sequence: u64) -> Self {
+    pub fn new(table: Table, leaves: Leaves, totals: Totals, durable_sequence: u64) -> Self {
         Self {
             records: Records::default(),
-            shards,
+            leaves,
             table,
             group: Group::default(),
             totals,
@@ -369,12 +369,12 @@ impl State {
                 self.group.push(&Op::Map { map, lbn: part.lbn, blocks: part.blocks, target: part.target });
             }
         }
-        for (key, shard) in &plan.shards {
-            self.shards.set(*key, Arc::new(shard.clone()));
+        for (key, leaf) in &plan.leaves {
+            self.leaves.set(*key, Arc::new(leaf.clone()));
         }
         for key in &plan.drops {
-            self.group.push(&Op::DropShard { key: *key });
-            self.shards.set(*key, Arc::default());
+            self.group.push(&Op::DropLeaf { key: *key });
+            self.leaves.set(*key, Arc::default());
         }
         if let Some(map) = plan.detach {
             self.detached.insert(map);
@@ -422,7 +422,7 @@ impl State {
     /// The same, without the bytes that the running checkpoint writes out.
     pub fn dirty_bytes_left(&self) -> u64 {
         let riding = ((self.logged.len() - self.logged_frozen) * BLOCK_BYTES) as u64;
-        riding + self.table.dirty_bytes() + self.shards.dirty_bytes() + self.records.dirty_bytes()
+        riding + self.table.dirty_bytes() + self.leaves.dirty_bytes() + self.records.dirty_bytes()
     }
 
     /// Sets apart the blocks that a checkpoint beginning now places.

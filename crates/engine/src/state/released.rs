@@ -48,7 +48,7 @@ impl State {
     pub fn trimmed(&mut self, sequence: u64, logged: &[Pbn]) -> Vec<Run> {
         assert!(sequence <= self.durable_sequence, "group {sequence} of {} is trimmed", self.durable_sequence);
         self.records.thaw();
-        self.shards.thaw();
+        self.leaves.thaw();
         self.table.thaw(sequence);
         for pbn in logged {
             self.logged.remove(pbn);
@@ -90,7 +90,7 @@ mod tests {
     use crate::Blocks;
     use crate::format::record::Totals;
     use crate::space::pins::Pins;
-    use crate::state::maps::Shards;
+    use crate::state::maps::Leaves;
     use crate::state::table::Table;
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_large_file_that_was_freed_is_released_in_portions() {
-        let mut state = State::new(Table::new(1 << 20), Shards::new(1 << 20), Totals::default(), 7);
+        let mut state = State::new(Table::new(1 << 20), Leaves::new(1 << 20), Totals::default(), 7);
         let epoch = Pins::default().advance();
         let runs = vec![Run { pbn: Pbn(1), blocks: 1 << 38 }, Run { pbn: Pbn(1 << 39), blocks: 9 }];
         state.waiting.push_back(Waiting { sequence: 7, epoch, runs });
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn what_rides_in_the_log_waits_for_its_trim_and_the_rest_of_a_run_does_not() {
         let totals = Totals { data: Blocks(1_000), ..Totals::default() };
-        let mut state = State::new(Table::new(1 << 20), Shards::new(1 << 20), totals, 7);
+        let mut state = State::new(Table::new(1 << 20), Leaves::new(1 << 20), totals, 7);
         state.logged.extend([9, 10, 12, 13, 20].map(Pbn));
         let mut free = Vec::new();
         state.take_unlogged(Run { pbn: Pbn(10), blocks: 10 }, &mut free);

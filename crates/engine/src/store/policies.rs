@@ -8,34 +8,34 @@ impl Store {
     /// The policy of a map's file, as last published. If it cannot be read, that is logged and the mount's policy
     /// applies.
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
-        self.core.file_policies.file_policy(map)
+        self.volume.file_policies.file_policy(map)
     }
 
     /// The effective policy of a map.
     pub fn effective_policy(&self, map: MapId) -> EffectivePolicy {
-        self.core.file_policies.effective_policy(map)
+        self.volume.file_policies.effective_policy(map)
     }
 
     /// The shortest run worth sharing under a limit, in blocks. With a budget: the shortest run length at which a whole
     /// file could be shared.
     pub fn shortest_run(&self, limit: ShareLimit) -> u32 {
-        self.core.file_policies.shortest_run(limit)
+        self.volume.file_policies.shortest_run(limit)
     }
 
     /// The effective policy of a file with this policy, and the reason for it.
     pub fn effective_policy_of(&self, policy: FilePolicy) -> (EffectivePolicy, String) {
-        (self.core.file_policies.effective_policy_by(policy), self.core.file_policies.why_effective(policy))
+        (self.volume.file_policies.effective_policy_by(policy), self.volume.file_policies.why_effective(policy))
     }
 
     /// Adds a file's new policy to a change. If it allows more than before, the worker visits the file once the change
     /// is published. The caller prevents other changes of this file's policy meanwhile.
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
-        self.core.file_policies.policy_change(change, map, policy);
+        self.volume.file_policies.policy_change(change, map, policy);
     }
 
     /// Like [`Store::policy_change`], for a map without blocks, which the worker need not visit.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
-        self.core.file_policies.first_policy(change, map, policy);
+        self.volume.file_policies.first_policy(change, map, policy);
     }
 }
 
@@ -43,12 +43,12 @@ impl Store {
     /// Makes the worker call `turn` while it has no other work and may run, repeatedly while anything is due. The first
     /// `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {
-        self.core.base.worker.rank_by(turn);
+        self.volume.base.worker.rank_by(turn);
     }
 
     /// The rule by which files are ranked.
     pub fn rank_rule(&self) -> RankRule {
-        self.core.base.tuning.with(|settings| settings.rank_rule)
+        self.volume.base.tuning.with(|settings| settings.rank_rule)
     }
 
     /// Like [`Store::publish`], for a few records of background work: it does not count as a request of a program, and
@@ -58,6 +58,6 @@ impl Store {
     ///
     /// As [`Store::publish`].
     pub fn publish_in_background(&self, change: Change) -> Result<()> {
-        self.core.publisher.publish(change)
+        self.volume.publisher.publish(change)
     }
 }

@@ -23,9 +23,9 @@ impl Store {
         size: u64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.base.foreground.serve(|| {
-            self.core.change_room.wait_for_room();
-            self.core.range_changes.truncate(map, size, with)
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            self.volume.range_changes.truncate(map, size, with)
         })
     }
 
@@ -44,9 +44,9 @@ impl Store {
         reserve: bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.base.foreground.serve(|| {
-            self.core.change_room.wait_for_room();
-            self.core.range_changes.zero(map, at, len, reserve, with)
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            self.volume.range_changes.zero(map, at, len, reserve, with)
         })
     }
 
@@ -66,33 +66,33 @@ impl Store {
         len: u64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.core.base.foreground.serve(|| {
-            self.core.change_room.wait_for_room();
-            self.core.range_changes.reserve(map, at, len, with)
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            self.volume.range_changes.reserve(map, at, len, with)
         })
     }
 
     /// Splits a range of bytes into parts whose changes fit into one commit group each. Most ranges are a single part.
     ///
     /// A change of several parts is not atomic: only a caller that changes part by part has records that agree with the
-    /// map after a crash. A range is split by its content: by shards, and by the pages of the block table that they
+    /// map after a crash. A range is split by its content: by leaves, and by the pages of the block table that they
     /// refer to. If its holes are filled (`fills_holes`), it is also split by its length.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the record store cannot be read.
     pub fn parts(&self, map: MapId, bytes: Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
-        self.core.range_parts.parts(map, &bytes, fills_holes)
+        self.volume.range_parts.parts(map, &bytes, fills_holes)
     }
 
-    /// How many of the first blocks [`Store::clone_blocks`] takes in one call: at least as many as lie in one shard of
+    /// How many of the first blocks [`Store::clone_blocks`] takes in one call: at least as many as lie in one leaf of
     /// the target.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map cannot be read.
     pub fn clone_part(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Blocks> {
-        self.core.range_parts.clone_part(source, target, blocks)
+        self.volume.range_parts.clone_part(source, target, blocks)
     }
 
     /// Checks that there is space for the holes of a range of bytes that will be reserved part by part.
@@ -102,7 +102,7 @@ impl Store {
     /// - [`crate::Error::NoSpace`]: there is not enough.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn check_room(&self, map: MapId, bytes: Range<u64>) -> Result<()> {
-        self.core.range_parts.check_room(map, &bytes)
+        self.volume.range_parts.check_room(map, &bytes)
     }
 
     /// The first byte with `from <= byte < end` that is data. `None`: the range has only holes and reserved space.
@@ -112,7 +112,7 @@ impl Store {
     /// - [`crate::Error::MapDetached`]: the map was detached.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn seek_data(&self, map: MapId, from: u64, end: u64) -> Result<Option<u64>> {
-        self.core.metadata.seek_data(map, from, end)
+        self.volume.metadata.seek_data(map, from, end)
     }
 
     /// The first byte with `from <= byte < end` that is a hole or reserved, or `end` if there is none.
@@ -121,7 +121,7 @@ impl Store {
     ///
     /// As [`Store::seek_data`].
     pub fn seek_hole(&self, map: MapId, from: u64, end: u64) -> Result<u64> {
-        self.core.metadata.seek_hole(map, from, end)
+        self.volume.metadata.seek_hole(map, from, end)
     }
 
     /// Makes `blocks` blocks of `target` from `target_at` on share those of `source` from `source_at` on
@@ -164,9 +164,9 @@ impl Store {
         holds: impl FnOnce() -> bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<bool> {
-        self.core.base.foreground.serve(|| {
-            self.core.change_room.wait_for_room();
-            self.core.range_changes.clone_blocks_if(source, target, blocks, holds, with)
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            self.volume.range_changes.clone_blocks_if(source, target, blocks, holds, with)
         })
     }
 }

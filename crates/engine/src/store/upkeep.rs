@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::change_room::LogReservation;
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::kv::IsRecord;
 use crate::settings::values::Settings;
 use crate::volume::cut_log::cut_log;
@@ -21,8 +21,8 @@ use crate::{
     ScrubStatus, Store, VolumeSpec,
 };
 
-/// Shards read at a time when a map's blocks are counted.
-const SHARDS_COUNTED: usize = 256;
+/// Leaves read at a time when a map's blocks are counted.
+const LEAVES_COUNTED: usize = 256;
 
 impl Store {
     /// Like [`Store::format`], for a caller that adds content to the volume before it becomes valid
@@ -32,7 +32,12 @@ impl Store {
     ///
     /// As [`Store::format`].
     pub fn begin_format(volume: &Path, spec: &VolumeSpec, random: [u8; 64], destroys: bool) -> Result<Unfinished> {
-        volume::make(volume, spec, random, if destroys { volume::Shown::Erased } else { volume::Shown::Refused })
+        volume::make(
+            volume,
+            spec,
+            random,
+            if destroys { volume::OnSignature::Erased } else { volume::OnSignature::Refused },
+        )
     }
 
     /// Whether a directory holds a volume whose creation did not finish.
@@ -107,28 +112,28 @@ impl Store {
     /// change that ends with [`Store::publish`], and before taking any lock of your own, because the committer may need
     /// that lock. Functions that change a map wait by themselves, so a caller that holds room calls none of them.
     pub fn room_for_records(&self) -> LogReservation<'_> {
-        self.core.change_room.wait_for_program_room();
-        self.core.change_room.claim_log_room(GroupBytes::RECORDS)
+        self.volume.change_room.wait_for_program_room();
+        self.volume.change_room.claim_log_room(GroupBytes::RECORDS)
     }
 
     /// Refuses all changes from now on, and makes nothing durable any more, as a failed device would: for tests of
     /// crashes. The next open recovers.
     pub fn shut_down(&self) {
         let why = crate::Error::ReadOnly("it was shut down".to_owned());
-        self.core.base.health.fail(&why);
+        self.volume.base.health.fail(&why);
         // Notifies the waiters for room that none will come.
-        let _ = self.core.change_room.tell_failure::<()>(Err(why));
+        let _ = self.volume.change_room.tell_failure::<()>(Err(why));
     }
 
     /// The settings of this mount, by name.
     pub fn settings(&self) -> BTreeMap<String, String> {
-        self.core.base.tuning.with(Settings::list)
+        self.volume.base.tuning.with(Settings::list)
     }
 
     /// The own settings of this mount's profile, by name.
     pub fn profile_settings(&self) -> BTreeMap<String, String> {
-        let data = self.core.free_blocks.totals().data;
-        self.core.base.tuning.with(|settings| settings.of_profile(data).list())
+        let data = self.volume.free_blocks.totals().data;
+        self.volume.base.tuning.with(|settings| settings.of_profile(data).list())
     }
 
     /// Changes settings (name, value) on the open volume: all of them, or none if one is refused.
@@ -138,17 +143,17 @@ impl Store {
     /// [`crate::Error::Invalid`]: a setting is unknown, cannot be changed while mounted, or its value is out of its
     /// range.
     pub fn tune(&self, changes: &[(String, String)]) -> Result<()> {
-        self.core.work_loop.tune(changes)
+        self.volume.work_loop.tune(changes)
     }
 
     /// Gives the out-of-line worker a command. Returns at once.
     pub fn dedup(&self, command: DedupCommand) {
-        self.core.work_loop.dedup(command);
+        self.volume.work_loop.dedup(command);
     }
 
     /// The worker's present activity, and its remaining work.
     pub fn dedup_status(&self) -> DedupStatus {
-        self.core.work_loop.dedup_status()
+        self.volume.work_loop.dedup_status()
     }
 
     /// Gives the scrub a command, which is kept across mounts. Returns at once.
@@ -159,18 +164,18 @@ impl Store {
     /// - [`crate::Error::Invalid`]: there is no scrub to pause, resume or stop, or the rate is out of its range.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the scrub's state cannot be saved.
     pub fn scrub(&self, command: ScrubCommand) -> Result<()> {
-        self.core.scrubber.command_scrub(command)
+        self.volume.scrubber.command_scrub(command)
     }
 
     /// The message about a last group of the log that was left out as incomplete when the volume was opened. None if
     /// there was no such group.
     pub fn left_out_of_log(&self) -> Option<String> {
-        self.core.base.journal.left_out()
+        self.volume.base.journal.left_out()
     }
 
     /// The scrub's progress, and the number of bad blocks.
     pub fn scrub_status(&self) -> ScrubStatus {
-        self.core.scrubber.scrub_status()
+        self.volume.scrubber.scrub_status()
     }
 
     /// Compares the record files, which hold names and maps, with their checksums and copies. With `mend`, restores a
@@ -181,12 +186,12 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the files cannot be read or restored.
     pub fn check_record_files(&self, mend: bool) -> Result<FilesFound> {
-        self.core.base.stored.check_record_files(mend)
+        self.volume.base.stored.check_record_files(mend)
     }
 
     /// All blocks that are known to be bad.
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
-        self.core.affected_files.bad_blocks()
+        self.volume.affected_files.bad_blocks()
     }
 
     /// Places in files that refer to bad blocks, in the order of maps, at most `limit`; and whether these are all of
@@ -198,7 +203,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the block table or a map cannot be read.
     pub fn bad_places(&self, limit: usize, goes_on: &dyn Fn() -> bool) -> Result<Option<(Vec<BadPlace>, bool)>> {
-        self.core.affected_files.bad_places(limit, goes_on)
+        self.volume.affected_files.bad_places(limit, goes_on)
     }
 
     /// The extents of a portion of a map from block `from` on, the reason for each, and where the next portion begins.
@@ -209,7 +214,7 @@ impl Store {
     /// - [`crate::Error::MapDetached`]: the map was detached.
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map, the block table or a hint cannot be read.
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
-        self.core.explainer.explain(map, from)
+        self.volume.explainer.explain(map, from)
     }
 
     /// Some of the places in all files that refer to `blocks`, from `from` on.
@@ -221,7 +226,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map cannot be read.
     pub fn referrers(&self, blocks: &[(u64, u64)], from: MapCursor) -> Result<Referrers> {
-        self.core.referrer_search.referrers(blocks, from)
+        self.volume.referrer_search.referrers(blocks, from)
     }
 
     /// How files lie in the data area, for a portion of all maps. Call again with the `next` of the answer until that
@@ -231,7 +236,7 @@ impl Store {
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: a map or the block table cannot be read.
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
-        self.core.referrer_search.layout(from)
+        self.volume.referrer_search.layout(from)
     }
 
     /// Defragments a portion of a map: rewrites short adjacent runs together, within the space that `options` allow.
@@ -246,25 +251,25 @@ impl Store {
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map or the block table cannot be read, or the data area
     ///   cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
-        self.core.defragmenter.defrag(map, options)
+        self.volume.defragmenter.defrag(map, options)
     }
 
-    /// The number of blocks of a map, data and reserved. Reads all of its shards.
+    /// The number of blocks of a map, data and reserved. Reads all of its leaves.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the map cannot be read.
     pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
-        let _map = self.core.base.maps.lock(map).read();
+        let _map = self.volume.base.maps.lock(map).read();
         let mut blocks = 0;
         let mut from = 0;
         loop {
-            let shards = self.core.metadata.stored_shards(map, from, SHARDS_COUNTED)?;
-            for shard in &shards {
-                blocks += self.core.metadata.shard(ShardKey { map, shard: *shard })?.mapped_blocks();
+            let leaves = self.volume.metadata.stored_leaves(map, from, LEAVES_COUNTED)?;
+            for leaf in &leaves {
+                blocks += self.volume.metadata.leaf(LeafKey { map, leaf: *leaf })?.mapped_blocks();
             }
-            match shards.last() {
-                Some(last) if shards.len() == SHARDS_COUNTED => from = last + 1,
+            match leaves.last() {
+                Some(last) if leaves.len() == LEAVES_COUNTED => from = last + 1,
                 _ => return Ok(Blocks(blocks)),
             }
         }

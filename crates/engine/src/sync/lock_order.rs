@@ -72,7 +72,7 @@ pub struct Place {
 pub struct MostHeld {
     /// Reads from the disk under a lock that other requests need.
     pub reads: u64,
-    /// Pages of the block table, shards and regions read in memory under a lock that all requests need.
+    /// Pages of the block table, leaves and regions read in memory under a lock that all requests need.
     pub looks: u64,
 }
 
@@ -106,7 +106,7 @@ mod check {
         place: Place,
         /// Reads from the disk.
         reads: u64,
-        /// Pages of the block table and shards read in memory.
+        /// Pages of the block table and leaves read in memory.
         looks: u64,
     }
 
@@ -221,7 +221,7 @@ mod check {
         result
     }
 
-    /// Counts pages, shards or regions read in memory for every lock that this thread holds and that all requests need.
+    /// Counts pages, leaves or regions read in memory for every lock that this thread holds and that all requests need.
     /// The allowed number depends on the largest request, which the engine does not know. So the daemon reports the
     /// maximum.
     pub fn count_looks(looks: u64) {

@@ -21,16 +21,16 @@ fn settings(percent: u32) -> Settings {
 
 fn volume(percent: u32, piece_blocks: f64) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings(percent));
-    let core = devices.open();
-    core.hint_levels.fill_hints().unwrap();
-    core.base.policy.start_from(PieceCost::of_blocks(piece_blocks));
-    (devices, core)
+    let volume = devices.open();
+    volume.hint_levels.fill_hints().unwrap();
+    volume.base.policy.start_from(PieceCost::of_blocks(piece_blocks));
+    (devices, volume)
 }
 
-fn write(core: &Volume, map: MapId, first: u64, data: &[u8]) {
+fn write(volume: &Volume, map: MapId, first: u64, data: &[u8]) {
     for (part, first) in data.chunks(REQUEST).zip((first..).step_by(256)) {
-        core.write(map, first * BLOCK, part, |_, _| ()).unwrap();
-        core.commits.commit().unwrap();
+        volume.write(map, first * BLOCK, part, |_, _| ()).unwrap();
+        volume.commits.commit().unwrap();
     }
 }
 
@@ -50,82 +50,82 @@ fn scattered(source: &[u8], percent: u64, seed: u64) -> (Vec<u8>, u64) {
 }
 
 /// Blocks in use besides the source and the label.
-fn stored(core: &Volume) -> u64 {
-    core.free_blocks.totals().used.0 - 1 - FILE_BLOCKS
+fn stored(volume: &Volume) -> u64 {
+    volume.free_blocks.totals().used.0 - 1 - FILE_BLOCKS
 }
 
-fn work_off(core: &Volume) {
-    while core.revisits.revisit(8_192).unwrap().is_some() {}
+fn work_off(volume: &Volume) {
+    while volume.revisits.revisit(8_192).unwrap().is_some() {}
 }
 
-fn account(core: &Volume, map: MapId) -> FilePieces {
-    core.base.policy.accounts().forget(map);
-    core.file_policies.account(map).unwrap()
+fn account(volume: &Volume, map: MapId) -> FilePieces {
+    volume.base.policy.accounts().forget(map);
+    volume.file_policies.account(map).unwrap()
 }
 
 /// How much longer the file takes to read than in one piece, judging by where its blocks lie.
-fn slowdown(core: &Volume, map: MapId) -> f64 {
-    account(core, map).slowdown_percent(core.base.policy.piece_cost())
+fn slowdown(volume: &Volume, map: MapId) -> f64 {
+    account(volume, map).slowdown_percent(volume.base.policy.piece_cost())
 }
 
 #[test]
 fn scattered_duplicates_are_shared_as_by_exact_dedup_where_a_piece_costs_little() {
     for percent in [25, 75] {
-        let (_devices, core) = volume(100, 1.0);
+        let (_devices, volume) = volume(100, 1.0);
         let source = unique(FILE_BLOCKS as usize, 1);
-        write(&core, SOURCE, 0, &source);
+        write(&volume, SOURCE, 0, &source);
         let (data, new) = scattered(&source, percent, 2);
-        write(&core, FILE, 0, &data);
-        assert_eq!(stored(&core), new, "{percent} % are duplicates");
-        assert!(slowdown(&core, FILE) < 100.0);
+        write(&volume, FILE, 0, &data);
+        assert_eq!(stored(&volume), new, "{percent} % are duplicates");
+        assert!(slowdown(&volume, FILE) < 100.0);
     }
 }
 
 #[test]
 fn no_file_becomes_slower_to_read_than_its_budget_says_in_line_and_by_the_worker() {
     for (percent, piece_blocks) in [(100, 6.0), (10, 1.0), (10, 6.0), (0, 1.0)] {
-        let (_devices, core) = volume(percent, piece_blocks);
+        let (_devices, volume) = volume(percent, piece_blocks);
         let source = unique(FILE_BLOCKS as usize, 1);
-        write(&core, SOURCE, 0, &source);
+        write(&volume, SOURCE, 0, &source);
         let (data, new) = scattered(&source, 50, 3);
-        write(&core, FILE, 0, &data);
+        write(&volume, FILE, 0, &data);
         let pieces = 1 + (FILE_BLOCKS as f64 * f64::from(percent) / 100.0 / piece_blocks) as u64;
-        let saved = FILE_BLOCKS - stored(&core);
+        let saved = FILE_BLOCKS - stored(&volume);
         let told = format!("{percent} % where a piece costs {piece_blocks}");
         // By chance some duplicates are adjacent.
         let range = pieces - pieces / 20 - 1..=pieces + pieces / 20;
         assert!(range.contains(&saved), "{told}: {saved} saved with {pieces} pieces");
-        assert!(slowdown(&core, FILE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&core, FILE));
-        work_off(&core);
+        assert!(slowdown(&volume, FILE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&volume, FILE));
+        work_off(&volume);
         // Blocks that the source shares with the file count in the source's own budget.
-        assert!(slowdown(&core, FILE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&core, FILE));
-        assert!(slowdown(&core, SOURCE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&core, SOURCE));
-        assert!(stored(&core) >= new);
+        assert!(slowdown(&volume, FILE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&volume, FILE));
+        assert!(slowdown(&volume, SOURCE) <= f64::from(percent) + 2.0, "{told}: {}", slowdown(&volume, SOURCE));
+        assert!(stored(&volume) >= new);
     }
 }
 
 #[test]
 fn whole_files_and_the_ends_of_files_cost_nothing() {
-    let (_devices, core) = volume(0, 100.0);
+    let (_devices, volume) = volume(0, 100.0);
     let source = unique(FILE_BLOCKS as usize, 1);
-    write(&core, SOURCE, 0, &source);
-    write(&core, FILE, 0, &source);
-    assert_eq!(stored(&core), 0, "a copy takes nothing");
+    write(&volume, SOURCE, 0, &source);
+    write(&volume, FILE, 0, &source);
+    assert_eq!(stored(&volume), 0, "a copy takes nothing");
     let mut data = unique(40, 5);
     data.extend_from_slice(&source[300 * BLOCK_BYTES..310 * BLOCK_BYTES]);
-    write(&core, MapId(3), 0, &unique(1, 6));
-    write(&core, MapId(3), 1, &source[..10 * BLOCK_BYTES]);
-    write(&core, MapId(3), 11, &data);
-    assert_eq!(stored(&core), 1 + 50, "the first run of a file is shared, whatever follows");
-    work_off(&core);
-    assert_eq!(stored(&core), 1 + 40, "and its end is");
+    write(&volume, MapId(3), 0, &unique(1, 6));
+    write(&volume, MapId(3), 1, &source[..10 * BLOCK_BYTES]);
+    write(&volume, MapId(3), 11, &data);
+    assert_eq!(stored(&volume), 1 + 50, "the first run of a file is shared, whatever follows");
+    work_off(&volume);
+    assert_eq!(stored(&volume), 1 + 40, "and its end is");
 }
 
 #[test]
 fn blocks_that_the_file_has_elsewhere_cost_nothing() {
-    let (_devices, core) = volume(0, 100.0);
+    let (_devices, volume) = volume(0, 100.0);
     let own = unique(512, 1);
-    write(&core, FILE, 0, &own);
+    write(&volume, FILE, 0, &own);
     let mut random = Random::new(5);
     let again: Vec<u8> = (0..1_024)
         .flat_map(|_| {
@@ -133,28 +133,28 @@ fn blocks_that_the_file_has_elsewhere_cost_nothing() {
             own[at..at + BLOCK_BYTES].to_vec()
         })
         .collect();
-    write(&core, FILE, 512, &again);
-    assert_eq!(core.free_blocks.totals().used.0 - 1, 512);
+    write(&volume, FILE, 512, &again);
+    assert_eq!(volume.free_blocks.totals().used.0 - 1, 512);
 }
 
 #[test]
 fn blocks_that_very_many_refer_to_cost_nothing() {
-    let (_devices, core) = volume(0, 100.0);
+    let (_devices, volume) = volume(0, 100.0);
     let popular = unique(1, 1);
-    (0..300).for_each(|n| write(&core, SOURCE, n, &popular));
-    assert_eq!(core.free_blocks.totals().used.0 - 1, 1, "the first block of a file, and then its own");
+    (0..300).for_each(|n| write(&volume, SOURCE, n, &popular));
+    assert_eq!(volume.free_blocks.totals().used.0 - 1, 1, "the first block of a file, and then its own");
     let mut data = unique(64, 2);
     (0..64).step_by(8).for_each(|at| data[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&popular));
-    write(&core, FILE, 0, &data);
-    assert_eq!(core.free_blocks.totals().used.0 - 1, 1 + 56);
+    write(&volume, FILE, 0, &data);
+    assert_eq!(volume.free_blocks.totals().used.0 - 1, 1 + 56);
 }
 
 #[test]
 fn the_worker_spends_on_the_longest_runs_what_is_left_of_the_budget() {
-    let (_devices, core) = volume(100, 64.0);
+    let (_devices, volume) = volume(100, 64.0);
     let source = unique(FILE_BLOCKS as usize, 1);
-    write(&core, SOURCE, 0, &source);
-    core.work_loop.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
+    write(&volume, SOURCE, 0, &source);
+    volume.work_loop.tune(&[("inline".to_owned(), "off".to_owned())]).unwrap();
     // Runs of 1 to 16 blocks, each followed by as many new ones: 272 blocks may have five pieces.
     let (mut data, mut at) = (Vec::new(), 0);
     for blocks in 1..=16 {
@@ -162,80 +162,84 @@ fn the_worker_spends_on_the_longest_runs_what_is_left_of_the_budget() {
         data.extend(unique(blocks, 100 + blocks as u64));
         at += 50;
     }
-    write(&core, FILE, 0, &data);
-    core.base.backlog.requeue(Work::Owner(FILE.0));
-    assert_eq!(stored(&core), 272);
-    work_off(&core);
-    assert_eq!(272 - stored(&core), 16 + 15 + 14 + 13 + 12);
+    write(&volume, FILE, 0, &data);
+    volume.base.backlog.requeue(Work::Owner(FILE.0));
+    assert_eq!(stored(&volume), 272);
+    work_off(&volume);
+    assert_eq!(272 - stored(&volume), 16 + 15 + 14 + 13 + 12);
 }
 
 #[test]
 fn a_larger_budget_and_a_cheaper_piece_share_what_was_refused() {
-    let (_devices, core) = volume(10, 10.0);
+    let (_devices, volume) = volume(10, 10.0);
     let source = unique(FILE_BLOCKS as usize, 1);
-    write(&core, SOURCE, 0, &source);
+    write(&volume, SOURCE, 0, &source);
     let (data, new) = scattered(&source, 25, 3);
-    write(&core, FILE, 0, &data);
-    work_off(&core);
-    let refused = stored(&core) - new;
+    write(&volume, FILE, 0, &data);
+    work_off(&volume);
+    let refused = stored(&volume) - new;
     assert!(refused > 900, "{refused}");
-    core.work_loop.tune(&[("read_slowdown_percent_max".to_owned(), "50".to_owned())]).unwrap();
-    work_off(&core);
-    let still_refused = stored(&core) - new;
+    volume.work_loop.tune(&[("read_slowdown_percent_max".to_owned(), "50".to_owned())]).unwrap();
+    work_off(&volume);
+    let still_refused = stored(&volume) - new;
     assert!(still_refused < refused - 100, "{still_refused} of {refused}");
-    core.base.policy.start_from(PieceCost::of_blocks(0.5));
-    core.file_policies.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
-    work_off(&core);
-    assert_eq!(stored(&core), new);
+    volume.base.policy.start_from(PieceCost::of_blocks(0.5));
+    volume.file_policies.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
+    work_off(&volume);
+    assert_eq!(stored(&volume), new);
 }
 
 #[test]
 fn what_a_file_has_spent_is_known_after_a_mount() {
-    let (devices, core) = volume(100, 8.0);
+    let (devices, volume) = volume(100, 8.0);
     let source = unique(FILE_BLOCKS as usize, 1);
-    write(&core, SOURCE, 0, &source);
+    write(&volume, SOURCE, 0, &source);
     let (data, _) = scattered(&source, 90, 3);
     let (first, second) = data.split_at(data.len() / 2);
-    write(&core, FILE, 0, first);
-    let before = slowdown(&core, FILE);
-    core.commits.commit().unwrap();
-    let core = devices.after_power_cut_of_all().open();
-    core.hint_levels.fill_hints().unwrap();
-    core.base.policy.start_from(PieceCost::of_blocks(8.0));
-    write(&core, FILE, FILE_BLOCKS / 2, second);
-    assert!((90.0..=102.0).contains(&before) && slowdown(&core, FILE) <= 102.0, "{before} {}", slowdown(&core, FILE));
+    write(&volume, FILE, 0, first);
+    let before = slowdown(&volume, FILE);
+    volume.commits.commit().unwrap();
+    let volume = devices.after_power_cut_of_all().open();
+    volume.hint_levels.fill_hints().unwrap();
+    volume.base.policy.start_from(PieceCost::of_blocks(8.0));
+    write(&volume, FILE, FILE_BLOCKS / 2, second);
+    assert!(
+        (90.0..=102.0).contains(&before) && slowdown(&volume, FILE) <= 102.0,
+        "{before} {}",
+        slowdown(&volume, FILE)
+    );
 }
 
 #[test]
 fn a_file_that_is_cut_and_written_again_begins_anew() {
-    let (_devices, core) = volume(10, 8.0);
+    let (_devices, volume) = volume(10, 8.0);
     let source = unique(FILE_BLOCKS as usize, 1);
-    write(&core, SOURCE, 0, &source);
+    write(&volume, SOURCE, 0, &source);
     let (data, _) = scattered(&source, 50, 3);
-    write(&core, FILE, 0, &data);
-    let first = stored(&core);
-    core.truncate_in_parts(FILE, 0);
-    write(&core, FILE, 0, &data);
-    assert_eq!(stored(&core), first);
+    write(&volume, FILE, 0, &data);
+    let first = stored(&volume);
+    volume.truncate_in_parts(FILE, 0);
+    write(&volume, FILE, 0, &data);
+    assert_eq!(stored(&volume), first);
 }
 
 #[test]
 fn a_file_s_own_budget_beats_that_of_the_mount() {
-    let (_devices, core) = volume(0, 1.0);
+    let (_devices, volume) = volume(0, 1.0);
     let source = unique(FILE_BLOCKS as usize, 1);
-    write(&core, SOURCE, 0, &source);
+    write(&volume, SOURCE, 0, &source);
     let mut change = crate::Change::new();
     let policy_override = Some("slowdown=100".parse().unwrap());
-    core.file_policies.policy_change(
+    volume.file_policies.policy_change(
         &mut change,
         FILE,
         oncefs_dedup::FilePolicy { policy_override, ..Default::default() },
     );
-    core.publisher.publish(change).unwrap();
-    assert_eq!(core.file_policies.share_limit(FILE), ShareLimit::Budget(Slowdown(100)));
+    volume.publisher.publish(change).unwrap();
+    assert_eq!(volume.file_policies.share_limit(FILE), ShareLimit::Budget(Slowdown(100)));
     let (data, new) = scattered(&source, 25, 2);
-    write(&core, FILE, 0, &data);
-    assert_eq!(stored(&core), new);
+    write(&volume, FILE, 0, &data);
+    assert_eq!(stored(&volume), new);
 }
 
 /// Shared blocks hold what was written, whatever the budget.
@@ -243,26 +247,26 @@ fn a_file_s_own_budget_beats_that_of_the_mount() {
 fn every_block_reads_as_it_was_written() {
     let mut random = Random::new(11);
     for case in 0..12 {
-        let (_devices, core) = volume(random.pick(&[0, 10, 100, 1_000]), random.pick(&[0.1, 2.0, 30.0]));
+        let (_devices, volume) = volume(random.pick(&[0, 10, 100, 1_000]), random.pick(&[0.1, 2.0, 30.0]));
         let source = unique(FILE_BLOCKS as usize, 1);
-        write(&core, SOURCE, 0, &source);
+        write(&volume, SOURCE, 0, &source);
         let (data, _) = scattered(&source, random.below(100), case);
         let mut at = 0;
         while at < data.len() {
             let bytes = ((1 + random.below(300)) as usize * BLOCK_BYTES).min(data.len() - at);
-            core.write(FILE, at as u64, &data[at..at + bytes], |_, _| ()).unwrap();
+            volume.write(FILE, at as u64, &data[at..at + bytes], |_, _| ()).unwrap();
             at += bytes;
             if random.one_in(4) {
-                core.commits.commit().unwrap();
+                volume.commits.commit().unwrap();
             }
             if random.one_in(8) {
-                core.revisits.revisit(256).unwrap();
+                volume.revisits.revisit(256).unwrap();
             }
         }
-        work_off(&core);
+        work_off(&volume);
         for (part, first) in data.chunks(REQUEST).zip((0..).step_by(256)) {
             let mut read = vec![0; part.len()];
-            core.reader.read_locked(FILE, Lbn(first), &mut read).unwrap();
+            volume.reader.read_locked(FILE, Lbn(first), &mut read).unwrap();
             assert!(read == part, "case {case}, from block {first} on");
         }
     }
@@ -273,16 +277,16 @@ fn a_probe_of_a_skipped_request_finds_duplicates_and_admits_it() {
     let rule = oncefs_dedup::AdmissionRule::PROBING;
     let settings = Settings { inline: crate::settings::values::Inline::Adaptive, rule, slowdown: None, ..settings(0) };
     let devices = Devices::new(DATA, settings);
-    let core = devices.open();
-    core.hint_levels.fill_hints().unwrap();
+    let volume = devices.open();
+    volume.hint_levels.fill_hints().unwrap();
     let mode = crate::settings::values::Inline::Adaptive;
     for n in 0..2_000 {
-        write(&core, SOURCE, n * 8, &unique(8, n));
+        write(&volume, SOURCE, n * 8, &unique(8, n));
     }
-    let (_, share) = core.base.inline.limit_and_share(mode);
+    let (_, share) = volume.base.inline.limit_and_share(mode);
     assert!(share <= 0.02, "{share}");
-    let before = core.free_blocks.totals().used.0;
-    write(&core, FILE, 0, &unique(8, 7));
-    assert_eq!(core.free_blocks.totals().used.0, before, "the first request with duplicates is shared");
-    assert_eq!(core.base.inline.limit_and_share(mode).1, 1.0);
+    let before = volume.free_blocks.totals().used.0;
+    write(&volume, FILE, 0, &unique(8, 7));
+    assert_eq!(volume.free_blocks.totals().used.0, before, "the first request with duplicates is shared");
+    assert_eq!(volume.base.inline.limit_and_share(mode).1, 1.0);
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::background::committer::answer;
 use crate::device::Device;
-use crate::format::keys::ShardKey;
-use crate::format::shard::Target;
+use crate::format::extent_leaf::Target;
+use crate::format::keys::LeafKey;
 use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::stats::counters::Counters;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
@@ -25,49 +25,49 @@ const TURNS_MAX: usize = 10_000;
 
 fn open(settings: Settings) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings);
-    let core = devices.open();
-    core.hint_levels.fill_hints().unwrap();
-    (devices, core)
+    let volume = devices.open();
+    volume.hint_levels.fill_hints().unwrap();
+    (devices, volume)
 }
 
-fn write(core: &Volume, map: u64, data: &[u8]) {
-    core.write(MapId(map), 0, data, |_, _| ()).unwrap();
+fn write(volume: &Volume, map: u64, data: &[u8]) {
+    volume.write(MapId(map), 0, data, |_, _| ()).unwrap();
 }
 
 /// Writes in requests of 50 blocks, with the hints that leave memory merged in between as the worker does.
-fn write_many(core: &Volume, map: u64, data: &[u8]) {
+fn write_many(volume: &Volume, map: u64, data: &[u8]) {
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
-        core.write(MapId(map), n as u64 * 50 * BLOCK, part, |_, _| ()).unwrap();
-        core.hint_levels.merge_waiting_hints();
+        volume.write(MapId(map), n as u64 * 50 * BLOCK, part, |_, _| ()).unwrap();
+        volume.hint_levels.merge_waiting_hints();
     }
 }
 
-fn delete(core: &Volume, map: u64) {
-    core.range_changes.detach(MapId(map), |_| ()).unwrap();
-    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaimer.reclaim(map).unwrap();
+fn delete(volume: &Volume, map: u64) {
+    volume.range_changes.detach(MapId(map), |_| ()).unwrap();
+    let map = volume.base.signals.next_detached(Duration::ZERO).unwrap();
+    volume.reclaimer.reclaim(map).unwrap();
 }
 
-fn revisit_all(core: &Volume) {
-    let is_done = (0..TURNS_MAX).any(|_| core.revisits.revisit(1_000).unwrap().is_none());
+fn revisit_all(volume: &Volume) {
+    let is_done = (0..TURNS_MAX).any(|_| volume.revisits.revisit(1_000).unwrap().is_none());
     assert!(is_done, "the worker comes to no end");
 }
 
-fn scrub(core: &Volume) {
-    core.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
+fn scrub(volume: &Volume) {
+    volume.scrubber.command_scrub(ScrubCommand::Start { rate: None }).unwrap();
     for _ in 0..TURNS_MAX {
-        if core.scrubber.scrub_status().state == "finished" {
+        if volume.scrubber.scrub_status().state == "finished" {
             return;
         }
-        core.scrubber.scrub_some(256).unwrap();
-        core.commits.commit().unwrap();
+        volume.scrubber.scrub_some(256).unwrap();
+        volume.commits.commit().unwrap();
     }
-    panic!("the scrub comes to no end: {:?}", core.scrubber.scrub_status());
+    panic!("the scrub comes to no end: {:?}", volume.scrubber.scrub_status());
 }
 
-fn first_block(core: &Volume, map: u64) -> Pbn {
-    let shard = core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap();
-    match shard.slice(0, 1).next().unwrap().target {
+fn first_block(volume: &Volume, map: u64) -> Pbn {
+    let leaf = volume.metadata.leaf(LeafKey { map: MapId(map), leaf: 0 }).unwrap();
+    match leaf.slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("block 0 of map {map} is {other:?}"),
     }
@@ -75,77 +75,77 @@ fn first_block(core: &Volume, map: u64) -> Pbn {
 
 /// New, equal, zero and unchanged blocks; a barrier; a checkpoint.
 fn writes_and_commits() -> Volume {
-    let (_, core) = open(one_level());
+    let (_, volume) = open(one_level());
     let data = unique(20, 1);
-    write(&core, 1, &data);
-    write(&core, 1, &data);
-    write(&core, 2, &data);
-    write(&core, 3, &[0; BLOCK_BYTES]);
-    core.base.signals.barrier(Box::new(|result| result.unwrap()));
-    answer(&core, core.base.signals.next_commit(Duration::ZERO, false).barriers);
-    core.commits.checkpoint().unwrap();
-    core
+    write(&volume, 1, &data);
+    write(&volume, 1, &data);
+    write(&volume, 2, &data);
+    write(&volume, 3, &[0; BLOCK_BYTES]);
+    volume.base.signals.barrier(Box::new(|result| result.unwrap()));
+    answer(&volume, volume.base.signals.next_commit(Duration::ZERO, false).barriers);
+    volume.commits.checkpoint().unwrap();
+    volume
 }
 
 /// Requests that are not looked up, equal blocks that the worker finds, and a backlog that is saved.
 fn out_of_line() -> Volume {
-    let (_, core) = open(Settings { inline: Inline::Off, ..two_levels() });
+    let (_, volume) = open(Settings { inline: Inline::Off, ..two_levels() });
     let data = unique(100, 1);
-    write(&core, 1, &data);
-    write(&core, 2, &data);
-    core.base.hints.clear_memory();
-    core.commits.checkpoint().unwrap();
-    core.backlog_notes.checkpoint_backlog(0);
-    core.work_loop.dedup(DedupCommand::Now { full: true });
-    revisit_all(&core);
-    core
+    write(&volume, 1, &data);
+    write(&volume, 2, &data);
+    volume.base.hints.clear_memory();
+    volume.commits.checkpoint().unwrap();
+    volume.backlog_notes.checkpoint_backlog(0);
+    volume.work_loop.dedup(DedupCommand::Now { full: true });
+    revisit_all(&volume);
+    volume
 }
 
 /// Hints go to disk, come back, become stale there and are swept; freed blocks are punched.
 fn disk_level() -> Volume {
-    let (_, core) = open(Settings { inline: Inline::All, ..two_levels() });
+    let (_, volume) = open(Settings { inline: Inline::All, ..two_levels() });
     let data = unique(MANY, 1);
-    write_many(&core, 1, &data);
-    revisit_all(&core);
-    core.commits.checkpoint().unwrap();
-    write(&core, 2, &data[..200 * BLOCK_BYTES]);
-    revisit_all(&core);
-    delete(&core, 1);
-    delete(&core, 2);
-    core.commits.checkpoint().unwrap();
-    core.groups.release_waiting();
-    while core.free_blocks.punch_some() {}
+    write_many(&volume, 1, &data);
+    revisit_all(&volume);
+    volume.commits.checkpoint().unwrap();
+    write(&volume, 2, &data[..200 * BLOCK_BYTES]);
+    revisit_all(&volume);
+    delete(&volume, 1);
+    delete(&volume, 2);
+    volume.commits.checkpoint().unwrap();
+    volume.groups.release_waiting();
+    while volume.free_blocks.punch_some() {}
     // The same content again: the disk level names blocks that are free or hold other content by now.
-    write_many(&core, 3, &unique(2_000, 9));
-    write_many(&core, 4, &data);
-    revisit_all(&core);
-    delete(&core, 3);
-    delete(&core, 4);
+    write_many(&volume, 3, &unique(2_000, 9));
+    write_many(&volume, 4, &data);
+    revisit_all(&volume);
+    delete(&volume, 3);
+    delete(&volume, 4);
     for _ in 0..TURNS_MAX {
-        core.hint_levels.sweep_hint_page();
+        volume.hint_levels.sweep_hint_page();
     }
-    core
+    volume
 }
 
 /// No thread merges the hints that leave memory.
 fn hints_without_room() -> Volume {
-    let (_, core) = open(Settings { inline: Inline::All, ..two_levels() });
+    let (_, volume) = open(Settings { inline: Inline::All, ..two_levels() });
     for (n, part) in unique(TOO_MANY, 1).chunks(500 * BLOCK_BYTES).enumerate() {
-        core.write(MapId(1), n as u64 * 500 * BLOCK, part, |_, _| ()).unwrap();
-        core.commits.commit().unwrap();
+        volume.write(MapId(1), n as u64 * 500 * BLOCK, part, |_, _| ()).unwrap();
+        volume.commits.commit().unwrap();
     }
-    core
+    volume
 }
 
 /// A hint that names a block of other content.
 fn wrong_hint() -> Volume {
-    let (_, core) = open(Settings { fingerprints: FingerprintMode::Eager, ..one_level() });
+    let (_, volume) = open(Settings { fingerprints: FingerprintMode::Eager, ..one_level() });
     let (stored, new) = (unique(1, 1), unique(1, 2));
-    write(&core, 1, &stored);
-    let tag: Tag = core.base.hasher.tag(&new);
-    core.hint_levels.update_hints(&[], &[(tag, first_block(&core, 1)), (tag, Pbn(900))]);
-    write(&core, 2, &new);
-    core
+    write(&volume, 1, &stored);
+    let tag: Tag = volume.base.hasher.tag(&new);
+    volume.hint_levels.update_hints(&[], &[(tag, first_block(&volume, 1)), (tag, Pbn(900))]);
+    write(&volume, 2, &new);
+    volume
 }
 
 /// A block rots, its content is written again, and its place is reused. Blocks with many references get a replica,
@@ -153,62 +153,62 @@ fn wrong_hint() -> Volume {
 fn damage_and_replicas() -> Volume {
     let settings =
         Settings { fingerprints: FingerprintMode::Eager, verify: Verify::Off, replicate_refs_above: 2, ..one_level() };
-    let (devices, core) = open(settings);
+    let (devices, volume) = open(settings);
     let data = unique(5, 1);
-    (1..=3).for_each(|map| write(&core, map, &data));
+    (1..=3).for_each(|map| write(&volume, map, &data));
     let rotten = unique(1, 2);
-    (4..=5).for_each(|map| write(&core, map, &rotten));
-    core.commits.checkpoint().unwrap();
-    let bad = first_block(&core, 4);
+    (4..=5).for_each(|map| write(&volume, map, &rotten));
+    volume.commits.checkpoint().unwrap();
+    let bad = first_block(&volume, 4);
     let mut block = rotten.clone();
     block[77] ^= 4;
     devices.data.write_at(&block, bad.0 * BLOCK).unwrap();
     devices.data.flush().unwrap();
-    scrub(&core);
-    write(&core, 4, &rotten);
-    core.repairs.repair_noticed().unwrap();
-    scrub(&core);
-    core.work_loop.tune(&[("replicate_refs_above".to_owned(), "0".to_owned())]).unwrap();
-    scrub(&core);
-    core
+    scrub(&volume);
+    write(&volume, 4, &rotten);
+    volume.repairs.repair_noticed().unwrap();
+    scrub(&volume);
+    volume.work_loop.tune(&[("replicate_refs_above".to_owned(), "0".to_owned())]).unwrap();
+    scrub(&volume);
+    volume
 }
 
 /// Defragments a file whose blocks are scattered.
 fn defrag() -> Volume {
-    let (_, core) = open(one_level());
-    write(&core, 1, &unique(100, 1));
+    let (_, volume) = open(one_level());
+    write(&volume, 1, &unique(100, 1));
     for n in 0..50 {
-        core.clone_blocks((MapId(1), Lbn(98 - 2 * n)), (MapId(2), Lbn(n)), Blocks(1), |_, _| ()).unwrap();
+        volume.clone_blocks((MapId(1), Lbn(98 - 2 * n)), (MapId(2), Lbn(n)), Blocks(1), |_, _| ()).unwrap();
     }
-    core.commits.commit().unwrap();
+    volume.commits.commit().unwrap();
     let options = DefragOptions { run_blocks_min: Some(32), space: Blocks(1_000), ..DefragOptions::default() };
-    core.defragmenter.defrag(MapId(2), &options).unwrap();
-    core
+    volume.defragmenter.defrag(MapId(2), &options).unwrap();
+    volume
 }
 
 /// One file's read serves another that shares its blocks.
 fn shared_reads() -> Volume {
-    let (devices, core) = open(Settings { inline: Inline::All, ..two_levels() });
+    let (devices, volume) = open(Settings { inline: Inline::All, ..two_levels() });
     let data = unique(8, 1);
-    (1..=2).for_each(|map| write(&core, map, &data));
-    core.commits.checkpoint().unwrap();
-    drop(core);
-    let core = devices.open();
+    (1..=2).for_each(|map| write(&volume, map, &data));
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let volume = devices.open();
     // Whether a block is shared is known while the table's page is in memory.
-    core.metadata.entries_at(&[first_block(&core, 1)]).unwrap();
-    (1..=2).for_each(|map| drop(core.reader.read(MapId(map), 0, data.len()).unwrap()));
-    core
+    volume.metadata.entries_at(&[first_block(&volume, 1)]).unwrap();
+    (1..=2).for_each(|map| drop(volume.reader.read(MapId(map), 0, data.len()).unwrap()));
+    volume
 }
 
 /// A small file beside another.
 fn small_reads() -> Volume {
-    let (devices, core) = open(one_level());
-    (1..=2).for_each(|map| write(&core, map, &unique(4, map)));
-    core.commits.checkpoint().unwrap();
-    drop(core);
-    let core = devices.open();
-    core.reader.read(MapId(1), 0, 4 * BLOCK_BYTES).unwrap();
-    core
+    let (devices, volume) = open(one_level());
+    (1..=2).for_each(|map| write(&volume, map, &unique(4, map)));
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let volume = devices.open();
+    volume.reader.read(MapId(1), 0, 4 * BLOCK_BYTES).unwrap();
+    volume
 }
 
 #[test]

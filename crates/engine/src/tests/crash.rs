@@ -13,7 +13,7 @@ use crate::commit::log_room::GROUP_SHARE;
 use crate::device::Device;
 use crate::format::keys;
 use crate::fsck::parts::checker;
-use crate::space::claim::KEPT_BACK_BLOCKS;
+use crate::space::free_blocks::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
 use crate::volume::assembly::Volume;
 use crate::write::hash::is_zero;
@@ -32,7 +32,7 @@ struct Model {
 struct Run {
     random: Random,
     devices: Devices,
-    core: Volume,
+    volume: Volume,
     model: Model,
     committed: Model,
 }
@@ -41,8 +41,8 @@ impl Run {
     fn new(seed: u64) -> Self {
         // One seed in three has the complete index alone.
         let devices = Devices::new(DATA, if seed.is_multiple_of(3) { one_level() } else { two_levels() });
-        let core = devices.open();
-        Self { random: Random::new(seed), devices, core, model: Model::default(), committed: Model::default() }
+        let volume = devices.open();
+        Self { random: Random::new(seed), devices, volume, model: Model::default(), committed: Model::default() }
     }
 
     /// Content with duplicates, zero blocks and unique blocks.
@@ -78,7 +78,7 @@ impl Run {
     fn file(&mut self) -> (u64, MapId) {
         let slot = self.random.below(FILES);
         let map = self.model.files.entry(slot).or_insert_with(|| {
-            let map = self.core.base.maps.take_id();
+            let map = self.volume.base.maps.take_id();
             (map, Vec::new())
         });
         (slot, map.0)
@@ -92,13 +92,13 @@ impl Run {
     /// Frees the blocks of deleted files before the data area runs full.
     fn make_room(&mut self) {
         let waiting: u64 =
-            self.core.base.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
-        if self.core.free_blocks.available().0 < 8_000 + waiting {
-            while self.core.base.signals.is_reclaiming() {
+            self.volume.base.state.lock().waiting.iter().flat_map(|waiting| &waiting.runs).map(|run| run.blocks).sum();
+        if self.volume.free_blocks.available().0 < 8_000 + waiting {
+            while self.volume.base.signals.is_reclaiming() {
                 self.background();
             }
             self.commit();
-            self.core.commits.checkpoint().unwrap();
+            self.volume.commits.checkpoint().unwrap();
         }
     }
 
@@ -113,33 +113,33 @@ impl Run {
                 let data = self.content(len as usize);
                 bytes.resize(bytes.len().max(end), 0);
                 bytes[at as usize..end].copy_from_slice(&data);
-                self.core.write(map, at, &data, Self::note(slot, map, bytes.len())).unwrap();
+                self.volume.write(map, at, &data, Self::note(slot, map, bytes.len())).unwrap();
             }
             5 => {
                 bytes.resize(at as usize, 0);
-                self.core.range_changes.truncate(map, at, Self::note(slot, map, bytes.len())).unwrap();
+                self.volume.range_changes.truncate(map, at, Self::note(slot, map, bytes.len())).unwrap();
             }
             6 => {
                 let reserve = self.random.below(2) == 0;
                 bytes.resize(bytes.len().max(end), 0);
                 bytes[at as usize..end].fill(0);
-                self.core.range_changes.zero(map, at, len, reserve, Self::note(slot, map, bytes.len())).unwrap();
+                self.volume.range_changes.zero(map, at, len, reserve, Self::note(slot, map, bytes.len())).unwrap();
             }
             7 => {
                 bytes.resize(bytes.len().max(end), 0);
-                self.core.range_changes.reserve(map, at, len, Self::note(slot, map, bytes.len())).unwrap();
+                self.volume.range_changes.reserve(map, at, len, Self::note(slot, map, bytes.len())).unwrap();
             }
             8 => bytes = self.clone_into(slot, map, bytes),
             9 => {
-                self.core.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
-                assert!(matches!(self.core.reader.read(map, 0, 1), Err(Error::MapDetached)));
+                self.volume.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+                assert!(matches!(self.volume.reader.read(map, 0, 1), Err(Error::MapDetached)));
                 self.model.files.remove(&slot);
                 return;
             }
             10 => {
                 self.commit();
                 if self.random.below(3) == 0 {
-                    self.core.commits.checkpoint().unwrap();
+                    self.volume.commits.checkpoint().unwrap();
                 }
                 return;
             }
@@ -163,27 +163,29 @@ impl Run {
         let end = ((to.0 + blocks) * block) as usize;
         bytes.resize(bytes.len().max(end), 0);
         bytes[(to.0 * block) as usize..end].copy_from_slice(&copied[wanted]);
-        self.core.clone_blocks((source, from), (map, to), Blocks(blocks), Self::note(slot, map, bytes.len())).unwrap();
+        self.volume
+            .clone_blocks((source, from), (map, to), Blocks(blocks), Self::note(slot, map, bytes.len()))
+            .unwrap();
         bytes
     }
 
     fn commit(&mut self) {
-        self.core.commits.commit().unwrap();
+        self.volume.commits.commit().unwrap();
         self.committed = self.model.clone();
     }
 
     fn background(&mut self) {
-        if let Some(map) = self.core.base.signals.next_detached(std::time::Duration::ZERO) {
-            self.core.reclaimer.reclaim(map).unwrap();
+        if let Some(map) = self.volume.base.signals.next_detached(std::time::Duration::ZERO) {
+            self.volume.reclaimer.reclaim(map).unwrap();
         }
-        self.core.groups.release_waiting();
-        self.core.free_blocks.punch_some();
+        self.volume.groups.release_waiting();
+        self.volume.free_blocks.punch_some();
         match self.random.below(6) {
             4 | 5 => self.defrag(),
-            0 => self.core.hint_levels.merge_waiting_hints(),
-            1 => drop(self.core.hint_levels.sweep_hint_page()),
-            2 => self.core.backlog_notes.checkpoint_backlog(0),
-            _ => drop(self.core.revisits.revisit(1 + self.random.below(500)).unwrap()),
+            0 => self.volume.hint_levels.merge_waiting_hints(),
+            1 => drop(self.volume.hint_levels.sweep_hint_page()),
+            2 => self.volume.backlog_notes.checkpoint_backlog(0),
+            _ => drop(self.volume.revisits.revisit(1 + self.random.below(500)).unwrap()),
         }
     }
 
@@ -193,9 +195,9 @@ impl Run {
         let space = Blocks(self.random.below(200));
         let run_blocks_min = Some(1 + self.random.below(40) as u32);
         let options = DefragOptions { run_blocks_min, space, ..DefragOptions::default() };
-        let planned = self.core.defragmenter.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
-        let used = self.core.free_blocks.totals().used;
-        let outcome = self.core.defragmenter.defrag(map, &options).unwrap();
+        let planned = self.volume.defragmenter.defrag(map, &DefragOptions { dry_run: true, ..options }).unwrap();
+        let used = self.volume.free_blocks.totals().used;
+        let outcome = self.volume.defragmenter.defrag(map, &options).unwrap();
         // If two places in the file refer to one block, the first move makes the second reference the only one.
         assert!(outcome.blocks_unshared <= planned.blocks_unshared && planned.blocks_unshared <= space.0);
         // A new place may happen to continue a neighbour.
@@ -204,24 +206,24 @@ impl Run {
         let as_planned = DefragOutcome { blocks_unshared, extents_after, ..planned };
         assert_eq!(outcome, as_planned, "nothing is in the way");
         assert!(outcome.extents_after <= outcome.extents_before);
-        let now = self.core.free_blocks.totals().used;
+        let now = self.volume.free_blocks.totals().used;
         assert!(now.0 <= used.0 + outcome.blocks_unshared, "{used:?} blocks were in use, now {now:?}: {outcome:?}");
     }
 
     /// In-line deduplication and one pass over everything leave each content once, if hints name every one.
     fn revisit_everything(&mut self) {
-        while self.core.base.signals.is_reclaiming() {
+        while self.volume.base.signals.is_reclaiming() {
             self.background();
         }
-        self.core.hint_levels.scan_table().unwrap();
-        self.core.base.backlog.restore([Skipped::Everything]);
-        while self.core.revisits.revisit(1_000).unwrap().is_some() {}
+        self.volume.hint_levels.scan_table().unwrap();
+        self.volume.base.backlog.restore([Skipped::Everything]);
+        while self.volume.revisits.revisit(1_000).unwrap().is_some() {}
         self.compare(&self.model);
         let blocks = self.model.files.values().flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
         let padded = blocks.map(|block| [block, &[0; BLOCK_BYTES][block.len()..]].concat());
         let unique: HashSet<Vec<u8>> = padded.filter(|block| !is_zero(block)).collect();
-        let (used, fewest) = (self.core.free_blocks.totals().used, Blocks(1 + unique.len() as u64));
-        match self.core.base.hints.sample() {
+        let (used, fewest) = (self.volume.free_blocks.totals().used, Blocks(1 + unique.len() as u64));
+        match self.volume.base.hints.sample() {
             Sample::ALL => assert_eq!(used, fewest, "blocks in use, and the label"),
             sample => assert!(used >= fewest, "{sample:?}: {used:?} in use for {fewest:?}"),
         }
@@ -229,20 +231,20 @@ impl Run {
 
     fn compare(&self, model: &Model) {
         for (slot, (map, bytes)) in &model.files {
-            let record = self.core.metadata.get(&[0x10, *slot as u8]).unwrap();
+            let record = self.volume.metadata.get(&[0x10, *slot as u8]).unwrap();
             if let Some(record) = &record {
                 assert_eq!(record[..8], map.0.to_le_bytes(), "slot {slot} has another map");
                 assert_eq!(record[8..], (bytes.len() as u64).to_le_bytes(), "slot {slot} has another size");
             }
             assert!(record.is_some() || bytes.is_empty(), "slot {slot} is gone");
-            let read = self.core.reader.read(*map, 0, bytes.len()).unwrap();
+            let read = self.volume.reader.read(*map, 0, bytes.len()).unwrap();
             let differs = read.iter().zip(bytes).position(|(a, b)| a != b);
             assert_eq!(differs, None, "slot {slot} map {} of {} bytes differs", map.0, bytes.len());
         }
     }
 
     fn check(&self) {
-        let report = checker(&self.core).check(true, &mut |_, _| ()).unwrap();
+        let report = checker(&self.volume).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
     }
 
@@ -252,9 +254,9 @@ impl Run {
         self.devices.settings.hint_sample = [1, 1, 1, 4][self.random.below(4) as usize];
         self.devices.settings.eviction =
             [Eviction::ColdOfGroups, Eviction::Groups, Eviction::Singles][self.random.below(3) as usize];
-        self.core = self.devices.open();
+        self.volume = self.devices.open();
         if self.random.below(2) == 0 {
-            self.core.hint_levels.fill_hints().unwrap();
+            self.volume.hint_levels.fill_hints().unwrap();
         }
         self.model = self.committed.clone();
         self.model.files.retain(|_, (_, bytes)| !bytes.is_empty());
@@ -281,14 +283,14 @@ fn run(seed: u64, steps: u64) -> BTreeMap<String, u64> {
     }
     run.commit();
     run.check();
-    run.core.commits.checkpoint().unwrap();
+    run.volume.commits.checkpoint().unwrap();
     run.check();
     if !seed.is_multiple_of(3) {
         run.revisit_everything();
         run.check();
         run.commit();
     }
-    let counters = run.core.base.stats.counters.snapshot();
+    let counters = run.volume.base.stats.counters.snapshot();
     run.power_cut();
     counters
 }
@@ -321,17 +323,17 @@ fn the_same_content_is_stored_once_and_freed_with_its_last_reference() {
     let mut run = Run::new(1);
     let data = run.content(2 << 20);
     let (a, b) = (MapId(1), MapId(2));
-    run.core.write(a, 0, &data, |_, _| ()).unwrap();
-    let used = run.core.free_blocks.totals().used;
-    run.core.write(b, 0, &data, |_, _| ()).unwrap();
-    assert_eq!(run.core.free_blocks.totals().used, used, "the second copy takes no block");
-    run.core.commits.commit().unwrap();
+    run.volume.write(a, 0, &data, |_, _| ()).unwrap();
+    let used = run.volume.free_blocks.totals().used;
+    run.volume.write(b, 0, &data, |_, _| ()).unwrap();
+    assert_eq!(run.volume.free_blocks.totals().used, used, "the second copy takes no block");
+    run.volume.commits.commit().unwrap();
     for map in [a, b] {
-        run.core.range_changes.detach(map, |_| ()).unwrap();
+        run.volume.range_changes.detach(map, |_| ()).unwrap();
         run.background();
     }
-    assert_eq!(run.core.free_blocks.totals().used, Blocks(1), "only the label is left");
-    run.core.commits.commit().unwrap();
+    assert_eq!(run.volume.free_blocks.totals().used, Blocks(1), "only the label is left");
+    run.volume.commits.commit().unwrap();
     run.check();
 }
 
@@ -339,11 +341,11 @@ fn the_same_content_is_stored_once_and_freed_with_its_last_reference() {
 fn writing_the_same_bytes_again_changes_nothing() {
     let mut run = Run::new(2);
     let data = run.content(1 << 20);
-    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    let placed = run.core.base.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
-    run.core.base.hints.clear_memory();
-    run.core.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
-    assert_eq!(run.core.base.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
+    run.volume.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    let placed = run.volume.base.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed);
+    run.volume.base.hints.clear_memory();
+    run.volume.write(MapId(1), 0, &data, |delta, _| assert_eq!(delta, 0)).unwrap();
+    assert_eq!(run.volume.base.stats.counters.blocks_placed.load(std::sync::atomic::Ordering::Relaxed), placed);
     run.check();
 }
 
@@ -351,23 +353,23 @@ fn writing_the_same_bytes_again_changes_nothing() {
 fn a_failed_flush_makes_the_volume_read_only_and_the_last_commit_survives() {
     let mut run = Run::new(3);
     let data = run.content(256 << 10);
-    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    run.core.commits.commit().unwrap();
-    run.core.write(MapId(2), 0, &data, |_, _| ()).unwrap();
+    run.volume.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.volume.commits.commit().unwrap();
+    run.volume.write(MapId(2), 0, &data, |_, _| ()).unwrap();
     run.devices.log.fail_flush_after(0);
-    assert!(run.core.commits.commit().is_err());
-    assert!(matches!(run.core.write(MapId(3), 0, &data, |_, _| ()), Err(Error::ReadOnly(_))));
-    assert!(run.core.reader.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
+    assert!(run.volume.commits.commit().is_err());
+    assert!(matches!(run.volume.write(MapId(3), 0, &data, |_, _| ()), Err(Error::ReadOnly(_))));
+    assert!(run.volume.reader.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data), "reading goes on");
     run.devices = run.devices.after_power_cut(&mut Random::new(1));
-    run.core = run.devices.open();
-    assert!(run.core.reader.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
+    run.volume = run.devices.open();
+    assert!(run.volume.reader.read(MapId(1), 0, data.len()).unwrap().iter().eq(&data));
     run.check();
 }
 
 /// The devices after a process was killed within a commit: the log has the record, and no flush followed.
 fn killed_before_the_flush(run: &mut Run) -> Devices {
     let log = run.devices.log.after_power_cut(|_| false);
-    run.core.commits.commit().unwrap();
+    run.volume.commits.commit().unwrap();
     let mut bytes = vec![0; LOG_BYTES as usize];
     run.devices.log.read_at(&mut bytes, 0).unwrap();
     log.write_at(&bytes, 0).unwrap();
@@ -378,17 +380,17 @@ fn killed_before_the_flush(run: &mut Run) -> Devices {
 fn what_recovery_found_is_durable_before_anything_is_built_on_it() {
     let mut run = Run::new(8);
     let (old, new) = (run.content(40 * BLOCK_BYTES), run.content(40 * BLOCK_BYTES));
-    run.core.write(MapId(1), 0, &old, |_, _| ()).unwrap();
-    run.core.commits.commit().unwrap();
-    run.core.write(MapId(1), 0, &new, |_, _| ()).unwrap();
+    run.volume.write(MapId(1), 0, &old, |_, _| ()).unwrap();
+    run.volume.commits.commit().unwrap();
+    run.volume.write(MapId(1), 0, &new, |_, _| ()).unwrap();
     let devices = killed_before_the_flush(&mut run);
     let unsettled = devices.after_power_cut_of_all().open();
     assert!(unsettled.reader.read(MapId(1), 0, old.len()).unwrap().iter().eq(&old), "the record was not flushed");
-    let core = devices.open();
-    assert!(core.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "the record is there");
+    let volume = devices.open();
+    assert!(volume.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "the record is there");
     let after = devices.after_power_cut_of_all().open();
     assert!(after.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new), "what was read is lost");
-    core.commits.checkpoint().unwrap();
+    volume.commits.checkpoint().unwrap();
     let after = devices.after_power_cut_of_all().open();
     assert!(after.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
 }
@@ -402,17 +404,17 @@ fn a_full_data_area_refuses_writes_and_takes_them_again_after_a_delete() {
     };
     let mut written = 0;
     let refused = loop {
-        match run.core.write(MapId(1), written << 20, &unique(written), |_, _| ()) {
+        match run.volume.write(MapId(1), written << 20, &unique(written), |_, _| ()) {
             Ok(()) => written += 1,
             Err(error) => break error,
         }
-        run.core.commits.commit().unwrap();
+        run.volume.commits.commit().unwrap();
     };
     assert!(matches!(refused, Error::NoSpace), "{refused}");
     assert!(written >= DATA.bytes() / (1 << 20) - 3, "{written} MiB fitted");
-    run.core.truncate_in_parts(MapId(1), 5000);
-    assert!(run.core.make_room().unwrap());
-    run.core.write(MapId(2), 0, &unique(0), |_, _| ()).unwrap();
+    run.volume.truncate_in_parts(MapId(1), 5000);
+    assert!(run.volume.make_room().unwrap());
+    run.volume.write(MapId(2), 0, &unique(0), |_, _| ()).unwrap();
     run.check();
 }
 
@@ -424,20 +426,20 @@ fn a_range_change_tells_by_how_many_blocks_the_map_grew() {
     let add = |delta: i64, _: &mut crate::Change| mapped.set(mapped.get() + delta);
     let assert_counted = |what: &str| {
         let counted: u64 =
-            (0..4).map(|shard| run.core.metadata.shard(keys::ShardKey { map, shard }).unwrap().mapped_blocks()).sum();
+            (0..4).map(|leaf| run.volume.metadata.leaf(keys::LeafKey { map, leaf }).unwrap().mapped_blocks()).sum();
         assert_eq!(mapped.get(), counted as i64, "{what}");
     };
     // Only the second half of each block is not zero, so that cutting there leaves zero blocks.
     let half: Vec<u8> = (0..16 * BLOCK_BYTES).map(|at| u8::from(at % BLOCK_BYTES >= 2048)).collect();
-    run.core.write(map, 0, &half, add).unwrap();
+    run.volume.write(map, 0, &half, add).unwrap();
     assert_counted("write");
     let block = BLOCK_BYTES as u64;
-    run.core.range_changes.zero(map, block + 2048, 2 * block, false, add).unwrap();
+    run.volume.range_changes.zero(map, block + 2048, 2 * block, false, add).unwrap();
     assert_counted("punch");
-    run.core.range_changes.zero(map, 5 * block + 2048, 100, false, add).unwrap();
-    run.core.range_changes.zero(map, 6 * block + 2048, 2 * block, true, add).unwrap();
+    run.volume.range_changes.zero(map, 5 * block + 2048, 100, false, add).unwrap();
+    run.volume.range_changes.zero(map, 6 * block + 2048, 2 * block, true, add).unwrap();
     assert_counted("zero range");
-    run.core.range_changes.truncate(map, 10 * block + 2048, add).unwrap();
+    run.volume.range_changes.truncate(map, 10 * block + 2048, add).unwrap();
     assert_counted("truncate");
     run.check();
 }
@@ -447,13 +449,13 @@ fn a_range_far_larger_than_the_volume_is_punched_at_once_and_not_reserved() {
     let mut run = Run::new(6);
     let data = run.content(1 << 20);
     let huge = 1 << 52;
-    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    run.core.write(MapId(1), huge - (1 << 20), &data, |_, _| ()).unwrap();
-    assert!(matches!(run.core.range_parts.check_room(MapId(1), &(0..huge)), Err(Error::NoSpace)));
-    assert!(matches!(run.core.range_changes.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::TooLargeForGroup)));
-    assert!(matches!(run.core.range_changes.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::TooLargeForGroup)));
-    run.core.range_changes.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
-    assert_eq!(run.core.free_blocks.totals().mapped, Blocks(0));
+    run.volume.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.volume.write(MapId(1), huge - (1 << 20), &data, |_, _| ()).unwrap();
+    assert!(matches!(run.volume.range_parts.check_room(MapId(1), &(0..huge)), Err(Error::NoSpace)));
+    assert!(matches!(run.volume.range_changes.reserve(MapId(1), 0, huge, |_, _| ()), Err(Error::TooLargeForGroup)));
+    assert!(matches!(run.volume.range_changes.zero(MapId(1), 0, huge, true, |_, _| ()), Err(Error::TooLargeForGroup)));
+    run.volume.range_changes.zero(MapId(1), 0, huge, false, |_, _| ()).unwrap();
+    assert_eq!(run.volume.free_blocks.totals().mapped, Blocks(0));
     run.check();
 }
 
@@ -463,10 +465,10 @@ fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
     for n in 0..200 {
         let mut change = crate::Change::new();
         change.put(vec![0x10, n], vec![1; (LOG_BYTES / GROUP_SHARE + run.random.below(100 << 10)) as usize]);
-        run.core.publisher.publish(change).unwrap();
+        run.volume.publisher.publish(change).unwrap();
         let data = run.content(31 * BLOCK_BYTES);
-        run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-        run.core.commits.commit().unwrap();
+        run.volume.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+        run.volume.commits.commit().unwrap();
     }
 }
 
@@ -474,19 +476,19 @@ fn the_largest_groups_fit_into_the_log_wherever_it_ends() {
 fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let mut run = Run::new(5);
     let data = run.content(1 << 20);
-    run.core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-    run.core.base.space.set_host_bytes(0);
+    run.volume.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+    run.volume.base.space.set_host_bytes(0);
     // Other claims have taken all that a write may use.
     let free = {
-        let state = run.core.base.state.lock();
+        let state = run.volume.base.state.lock();
         state.claims.free(&state.totals).0
     };
-    let _others = run.core.free_blocks.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
+    let _others = run.volume.free_blocks.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
     let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
-    assert!(matches!(run.core.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
+    assert!(matches!(run.volume.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
     let last =
         (0..256).rev().find(|block| !crate::write::hash::is_zero(&data[block * BLOCK_BYTES..][..BLOCK_BYTES])).unwrap();
     let size = (last * BLOCK_BYTES + 100) as u64;
-    run.core.range_changes.truncate(MapId(1), size, |_, _| ()).unwrap();
-    assert!(run.core.reader.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));
+    run.volume.range_changes.truncate(MapId(1), size, |_, _| ()).unwrap();
+    assert!(run.volume.reader.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));
 }

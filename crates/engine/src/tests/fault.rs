@@ -119,24 +119,26 @@ fn note(map: u64, model: &Model) -> impl FnOnce(i64, &mut Change) + use<> {
 }
 
 /// Does a step; `after` is the model with it done.
-fn perform(core: &Volume, step: Step, after: &Model) -> Result<()> {
+fn perform(volume: &Volume, step: Step, after: &Model) -> Result<()> {
     match step {
-        Step::Write { map, at, key, len } => core.write(MapId(map), at, &unique(key, len), note(map, after)),
+        Step::Write { map, at, key, len } => volume.write(MapId(map), at, &unique(key, len), note(map, after)),
         Step::Clone { from, to, blocks } => {
             let place = |(map, lbn)| (MapId(map), Lbn(lbn));
-            core.clone_blocks(place(from), place(to), Blocks(blocks), note(to.0, after))
+            volume.clone_blocks(place(from), place(to), Blocks(blocks), note(to.0, after))
         }
-        Step::Zero { map, at, len, reserve } => core.range_changes.zero(MapId(map), at, len, reserve, note(map, after)),
-        Step::Reserve { map, at, len } => core.range_changes.reserve(MapId(map), at, len, note(map, after)),
-        Step::Truncate { map, size } => core.range_changes.truncate(MapId(map), size, note(map, after)),
-        Step::Detach { map } => core.range_changes.detach(MapId(map), |change| change.delete(vec![0x10, map as u8])),
-        Step::Grow => core.grow(GROWN.bytes()),
-        Step::Inline(value) => core.work_loop.tune(&[("inline".to_owned(), value.to_owned())]),
-        Step::Commit => core.commits.commit(),
+        Step::Zero { map, at, len, reserve } => {
+            volume.range_changes.zero(MapId(map), at, len, reserve, note(map, after))
+        }
+        Step::Reserve { map, at, len } => volume.range_changes.reserve(MapId(map), at, len, note(map, after)),
+        Step::Truncate { map, size } => volume.range_changes.truncate(MapId(map), size, note(map, after)),
+        Step::Detach { map } => volume.range_changes.detach(MapId(map), |change| change.delete(vec![0x10, map as u8])),
+        Step::Grow => volume.grow(GROWN.bytes()),
+        Step::Inline(value) => volume.work_loop.tune(&[("inline".to_owned(), value.to_owned())]),
+        Step::Commit => volume.commits.commit(),
         Step::BackgroundStep(step) => {
             // A step that reports more work is repeated, as its thread would. The bound is never reached.
             for _ in 0..100 {
-                if !core.run(step)? {
+                if !volume.run(step)? {
                     return Ok(());
                 }
             }
@@ -147,18 +149,18 @@ fn perform(core: &Volume, step: Step, after: &Model) -> Result<()> {
 }
 
 /// The present content of a volume, according to its own records. Map numbers are small.
-fn contents(core: &Volume) -> Result<Model> {
+fn contents(volume: &Volume) -> Result<Model> {
     let mut model = Model::new();
-    for (key, value) in core.metadata.scan(&[0x10], &[0x11], 1000)? {
+    for (key, value) in volume.metadata.scan(&[0x10], &[0x11], 1000)? {
         let size = u64::from_le_bytes(value[..].try_into().expect("a size has eight bytes"));
         let map = u64::from(key[1]);
-        model.insert(map, Arc::new(core.reader.read(MapId(map), 0, size as usize)?.to_vec()));
+        model.insert(map, Arc::new(volume.reader.read(MapId(map), 0, size as usize)?.to_vec()));
     }
     Ok(model)
 }
 
-fn assert_clean(core: &Volume, when: &str) {
-    let report = checker(core).check(true, &mut |_, _| ()).unwrap_or_else(|error| panic!("{when}: check: {error}"));
+fn assert_clean(volume: &Volume, when: &str) {
+    let report = checker(volume).check(true, &mut |_, _| ()).unwrap_or_else(|error| panic!("{when}: check: {error}"));
     assert!(report.is_clean(), "{when}: {:#?}", report.problems);
 }
 

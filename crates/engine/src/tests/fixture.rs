@@ -135,7 +135,7 @@ impl Volume {
         data: &[u8],
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.writer.write_request(map, at, data, crate::Urgency::Unawaited, with)
+        self.writer.write_request(map, at, data, crate::WriteMode::Unawaited, with)
     }
 
     /// See [`crate::Store::clone_blocks`].

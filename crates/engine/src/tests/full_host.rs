@@ -13,7 +13,7 @@ use crate::device::{Fault, Faults, FaultyDevice, Lasts};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::signals::requests::Done;
-use crate::space::claim::KEPT_BACK_BLOCKS;
+use crate::space::free_blocks::KEPT_BACK_BLOCKS;
 use crate::space::free_space::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
 use crate::volume::assembly::Volume;
@@ -33,10 +33,10 @@ fn volume(dir: &Path, faults: &Arc<Faults>) -> Volume {
     devices.open_medium(Backend { data, ballast, host: Some(dir.to_owned()), ..devices.backend() })
 }
 
-fn stage(core: &Volume) -> Vec<u8> {
+fn stage(volume: &Volume) -> Vec<u8> {
     let content = unique(20 * BLOCKS_AT_ONCE as usize, 3);
     for (at, part) in content.chunks((BLOCKS_AT_ONCE * BLOCK) as usize).enumerate() {
-        core.write(MapId(1), at as u64 * BLOCKS_AT_ONCE * BLOCK, part, |_, _| ()).unwrap();
+        volume.write(MapId(1), at as u64 * BLOCKS_AT_ONCE * BLOCK, part, |_, _| ()).unwrap();
     }
     content
 }
@@ -48,41 +48,41 @@ fn ballast_bytes(dir: &Path) -> u64 {
 #[test]
 fn acknowledged_blocks_get_the_ballast_when_they_are_written_out() {
     let (dir, faults) = (tempfile::tempdir().unwrap(), Arc::new(Faults::default()));
-    let core = volume(dir.path(), &faults);
-    let content = stage(&core);
+    let volume = volume(dir.path(), &faults);
+    let content = stage(&volume);
     faults.arm(faults.count(), Fault::Full, Lasts::Once);
-    core.commits.commit().unwrap();
+    volume.commits.commit().unwrap();
     assert!(faults.hit().is_some(), "the host was full once");
-    assert_eq!(core.base.health.failure(), None);
+    assert_eq!(volume.base.health.failure(), None);
     let left = ballast_bytes(dir.path());
     assert!(0 < left && left < BALLAST_BYTES, "some of it went: {left} bytes are left");
-    assert!(core.reader.read(MapId(1), 0, content.len()).unwrap().iter().eq(&content));
+    assert!(volume.reader.read(MapId(1), 0, content.len()).unwrap().iter().eq(&content));
 }
 
 #[test]
 fn without_ballast_the_volume_fails_and_says_what_to_free() {
     let (dir, faults) = (tempfile::tempdir().unwrap(), Arc::new(Faults::default()));
-    let core = volume(dir.path(), &faults);
-    stage(&core);
+    let volume = volume(dir.path(), &faults);
+    stage(&volume);
     faults.arm(faults.count(), Fault::Full, Lasts::UntilMended);
-    assert!(matches!(core.commits.commit(), Err(Error::HostFull { .. })));
+    assert!(matches!(volume.commits.commit(), Err(Error::HostFull { .. })));
     assert_eq!(ballast_bytes(dir.path()), 0);
-    let why = core.base.health.failure().unwrap();
+    let why = volume.base.health.failure().unwrap();
     assert!(why.contains("free at least") && why.contains(dir.path().to_str().unwrap()), "{why}");
 }
 
 #[test]
 fn everybody_who_waits_for_a_commit_that_finds_no_room_on_the_host_is_told_so() {
     let (dir, faults) = (tempfile::tempdir().unwrap(), Arc::new(Faults::default()));
-    let core = volume(dir.path(), &faults);
-    stage(&core);
+    let volume = volume(dir.path(), &faults);
+    stage(&volume);
     faults.arm(faults.count(), Fault::Full, Lasts::UntilMended);
     let (told, answers) = mpsc::channel();
     let waiter = || -> Done {
         let told = told.clone();
         Box::new(move |result| told.send(result).unwrap())
     };
-    answer(&core, vec![waiter(), waiter()]);
+    answer(&volume, vec![waiter(), waiter()]);
     drop(told);
     let answers: Vec<_> = answers.iter().collect();
     assert!(matches!(answers[..], [Err(Error::HostFull { .. }), Err(Error::HostFull { .. })]), "{answers:?}");
@@ -91,22 +91,22 @@ fn everybody_who_waits_for_a_commit_that_finds_no_room_on_the_host_is_told_so() 
 #[test]
 fn a_volume_shows_a_size_that_its_host_has_room_for() {
     let devices = Devices::new(Blocks(30_000), two_levels());
-    let core = devices.open();
-    let whole = core.free_blocks.capacity();
+    let volume = devices.open();
+    let whole = volume.free_blocks.capacity();
     assert_eq!(whole, Blocks(30_000));
     for blocks in [20_000, 1_000, 0] {
-        core.base.space.set_host_bytes(HOST_MARGIN_BYTES + blocks * BLOCK);
-        assert_eq!(core.free_blocks.available(), Blocks(blocks));
+        volume.base.space.set_host_bytes(HOST_MARGIN_BYTES + blocks * BLOCK);
+        assert_eq!(volume.free_blocks.available(), Blocks(blocks));
         assert_eq!(
-            core.free_blocks.capacity(),
+            volume.free_blocks.capacity(),
             Blocks(blocks + KEPT_BACK_BLOCKS + 1),
             "what can be written, and the label"
         );
     }
-    core.base.space.set_host_bytes(HOST_MARGIN_BYTES + 1_000 * BLOCK);
-    core.write(MapId(1), 0, &unique(100, 5), |_, _| ()).unwrap();
-    assert_eq!(core.free_blocks.available(), Blocks(900));
-    assert_eq!(core.free_blocks.capacity(), Blocks(1_000 + KEPT_BACK_BLOCKS + 1), "writing does not change it");
+    volume.base.space.set_host_bytes(HOST_MARGIN_BYTES + 1_000 * BLOCK);
+    volume.write(MapId(1), 0, &unique(100, 5), |_, _| ()).unwrap();
+    assert_eq!(volume.free_blocks.available(), Blocks(900));
+    assert_eq!(volume.free_blocks.capacity(), Blocks(1_000 + KEPT_BACK_BLOCKS + 1), "writing does not change it");
 }
 
 /// A file system in memory of this many bytes, unmounted when dropped.

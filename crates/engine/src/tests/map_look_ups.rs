@@ -17,16 +17,16 @@ const MIBS: usize = 4;
 fn cold_file() -> (Vec<u8>, Arc<Faults>, Volume) {
     let devices = Devices::new(Blocks(4_000), one_level());
     let content = unique(MIBS * MIB / BLOCK_BYTES, 1);
-    let core = devices.open();
+    let volume = devices.open();
     let requests = content.chunks(37 * BLOCK_BYTES);
     requests
         .enumerate()
-        .for_each(|(n, bytes)| core.write(FILE, (n * 37 * BLOCK_BYTES) as u64, bytes, |_, _| ()).unwrap());
-    core.commits.checkpoint().unwrap();
+        .for_each(|(n, bytes)| volume.write(FILE, (n * 37 * BLOCK_BYTES) as u64, bytes, |_, _| ()).unwrap());
+    volume.commits.checkpoint().unwrap();
     let asked = Arc::new(Faults::default());
     let kv = Arc::new(FaultyKv::new(devices.kv.clone(), asked.clone()));
-    let core = devices.open_medium(Backend { kv, ..devices.backend() });
-    (content, asked, core)
+    let volume = devices.open_medium(Backend { kv, ..devices.backend() });
+    (content, asked, volume)
 }
 
 /// Look-ups during `work`.
@@ -43,10 +43,10 @@ fn a_file_written_in_sequence_takes_one_look_up_for_each_mib_read_in_any_order()
     let orders: [Vec<usize>; 2] =
         [(0..1_024).collect(), (0..5_000).map(|_| random.below((MIBS * MIB / BLOCK_BYTES) as u64) as usize).collect()];
     for order in orders {
-        let (content, asked, core) = cold_file();
+        let (content, asked, volume) = cold_file();
         let found = look_ups(&asked, || {
             for n in order {
-                let bytes = core.reader.read(FILE, block(n).start as u64, BLOCK_BYTES).unwrap();
+                let bytes = volume.reader.read(FILE, block(n).start as u64, BLOCK_BYTES).unwrap();
                 assert!(*bytes == content[block(n)], "block {n}");
             }
         });

@@ -11,11 +11,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::device::{Device, MemoryDevice};
-use crate::format::keys::ShardKey;
-use crate::format::shard::Target;
+use crate::format::extent_leaf::Target;
+use crate::format::keys::LeafKey;
 use crate::fsck::parts::checker;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
-use crate::space::claim::Claim;
+use crate::space::free_blocks::Claim;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::tests::watched::{Watch, Watched};
 use crate::volume::assembly::Volume;
@@ -82,14 +82,14 @@ impl Watch for Hooks {
 fn volume() -> (Devices, Arc<HookedDevice>, Arc<Volume>) {
     let devices = Devices::new(Blocks(40_000), one_level());
     let data = Watched::new(&devices.data, Hooks::default());
-    let core = Arc::new(devices.open_with(data.clone()));
-    (devices, data, core)
+    let volume = Arc::new(devices.open_with(data.clone()));
+    (devices, data, volume)
 }
 
 /// No unflushed write survives, and the acknowledged commit is there nonetheless.
 fn assert_survives(devices: &Devices, map: MapId, data: &[u8]) {
-    let core = devices.after_power_cut_of_all().open();
-    assert!(core.reader.read(map, 0, data.len()).unwrap().iter().eq(data), "acknowledged data is lost");
+    let volume = devices.after_power_cut_of_all().open();
+    assert!(volume.reader.read(map, 0, data.len()).unwrap().iter().eq(data), "acknowledged data is lost");
 }
 
 /// A hook that reports when it is reached, and then waits a while at most until it may continue.
@@ -106,30 +106,30 @@ fn waiting_hook(result: io::Result<()>) -> (Call, Receiver<()>, Sender<()>) {
 
 #[test]
 fn a_flush_that_began_before_a_write_ended_does_not_count_for_it() {
-    let (devices, data, core) = volume();
+    let (devices, data, volume) = volume();
     let bytes = unique(64, 1);
-    core.write(MapId(1), 0, &unique(64, 2), |_, _| ()).unwrap();
-    let flusher = core.clone();
+    volume.write(MapId(1), 0, &unique(64, 2), |_, _| ()).unwrap();
+    let flusher = volume.clone();
     *data.before_write.lock() = Some(Box::new(move || {
         flusher.groups.flush_data().unwrap();
         Ok(())
     }));
-    core.write(MapId(2), 0, &bytes, |_, _| ()).unwrap();
-    core.commits.commit().unwrap();
+    volume.write(MapId(2), 0, &bytes, |_, _| ()).unwrap();
+    volume.commits.commit().unwrap();
     assert_survives(&devices, MapId(2), &bytes);
 }
 
 #[test]
 fn a_commit_waits_for_a_flush_under_way_that_covers_its_data() {
-    let (devices, data, core) = volume();
+    let (devices, data, volume) = volume();
     let bytes = unique(64, 1);
-    core.write(MapId(1), 0, &bytes, |_, _| ()).unwrap();
+    volume.write(MapId(1), 0, &bytes, |_, _| ()).unwrap();
     let (hook, is_reached, go_on) = waiting_hook(Ok(()));
     *data.before_flush.lock() = Some(hook);
     thread::scope(|scope| {
-        scope.spawn(|| core.groups.flush_data().unwrap());
+        scope.spawn(|| volume.groups.flush_data().unwrap());
         is_reached.recv().unwrap();
-        core.commits.commit().unwrap();
+        volume.commits.commit().unwrap();
         assert_survives(&devices, MapId(1), &bytes);
         drop(go_on);
     });
@@ -137,15 +137,15 @@ fn a_commit_waits_for_a_flush_under_way_that_covers_its_data() {
 
 #[test]
 fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
-    let (_, data, core) = volume();
+    let (_, data, volume) = volume();
     let (hook, is_reached, go_on) = waiting_hook(Err(io::Error::other("the disk is gone")));
     *data.before_write.lock() = Some(hook);
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            (0..2_000).try_for_each(|n| core.write(MapId(1), n * BLOCK_BYTES as u64, &unique(1, n), |_, _| ()))
+            (0..2_000).try_for_each(|n| volume.write(MapId(1), n * BLOCK_BYTES as u64, &unique(1, n), |_, _| ()))
         });
         is_reached.recv().unwrap();
-        assert!(core.commits.commit().is_err(), "the group has blocks that are in no data area");
+        assert!(volume.commits.commit().is_err(), "the group has blocks that are in no data area");
         drop(go_on);
         assert!(writer.join().unwrap().is_err());
     });
@@ -156,38 +156,38 @@ fn a_commit_fails_if_a_write_out_of_its_blocks_fails() {
 fn of_a_request_that_fails_nothing_stays_in_memory() {
     let devices = Devices::new(Blocks(700), Settings { run_blocks_min: Some(8), ..one_level() });
     let data = Watched::new(&devices.data, Hooks::default());
-    let core = Arc::new(devices.open_with(data.clone()));
+    let volume = Arc::new(devices.open_with(data.clone()));
     let stored = unique(COMPARED, 1);
-    core.write(MapId(1), 0, &stored, |_, _| ()).unwrap();
-    core.commits.commit().unwrap();
+    volume.write(MapId(1), 0, &stored, |_, _| ()).unwrap();
+    volume.commits.commit().unwrap();
     *data.before_write.lock() = Some(Box::new(|| Err(io::Error::other("the disk is full"))));
     let begun = [&unique(COMPARED, 2), &stored[..3 * BLOCK_BYTES]].concat();
-    assert!(core.write(MapId(2), 0, &begun, |_, _| ()).is_err());
-    assert_eq!(core.base.staging.bytes(), 0, "what is in memory is read in the place of what is written there next");
-    assert_clean(&core);
+    assert!(volume.write(MapId(2), 0, &begun, |_, _| ()).is_err());
+    assert_eq!(volume.base.staging.bytes(), 0, "what is in memory is read in the place of what is written there next");
+    assert_clean(&volume);
 }
 
 #[test]
 fn no_block_is_handed_out_while_a_hole_is_punched_there() {
     let devices = Devices::new(Blocks(700), one_level());
     let data = Watched::new(&devices.data, Hooks::default());
-    let core = Arc::new(devices.open_with(data.clone()));
-    core.write(MapId(1), 0, &unique(COMPARED, 1), |_, _| ()).unwrap();
-    let first = first_pbn(&core, 1);
-    core.commits.commit().unwrap();
-    delete(&core, 1);
+    let volume = Arc::new(devices.open_with(data.clone()));
+    volume.write(MapId(1), 0, &unique(COMPARED, 1), |_, _| ()).unwrap();
+    let first = first_pbn(&volume, 1);
+    volume.commits.commit().unwrap();
+    delete(&volume, 1);
     let hole = first..first.plus(COMPARED as u64);
-    let (others, is_punched) = (core.clone(), hole.clone());
+    let (others, is_punched) = (volume.clone(), hole.clone());
     *data.before_punch.lock() = Some(Box::new(move || {
         while let Ok(runs) = others.free_blocks.allocate(1, Claim::KeptBack) {
             assert!(!is_punched.contains(&runs[0].pbn), "block {} is handed out and punched", runs[0].pbn);
         }
         Ok(())
     }));
-    assert!(core.free_blocks.punch_some());
+    assert!(volume.free_blocks.punch_some());
     assert!(data.before_punch.lock().is_none(), "the hole has to be punched");
     let mut left = Vec::new();
-    while let Ok(runs) = core.free_blocks.allocate(1, Claim::KeptBack) {
+    while let Ok(runs) = volume.free_blocks.allocate(1, Claim::KeptBack) {
         left.push(runs[0].pbn);
     }
     assert!((hole.start.0..hole.end.0).all(|pbn| left.contains(&Pbn(pbn))), "what was punched is free again");
@@ -197,17 +197,17 @@ fn no_block_is_handed_out_while_a_hole_is_punched_there() {
 /// forgotten too, and nothing would place it before its record is trimmed.
 #[test]
 fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed() {
-    let (devices, data, core) = volume();
+    let (devices, data, volume) = volume();
     for map in [1, 2] {
-        core.write(MapId(map), 0, &unique(1, map), |_, _| ()).unwrap();
+        volume.write(MapId(map), 0, &unique(1, map), |_, _| ()).unwrap();
     }
-    core.commits.commit().unwrap();
+    volume.commits.commit().unwrap();
     // The freed block is the only one that could be handed out.
-    let totals = core.base.state.lock().totals;
-    let mut load = |region| core.free_blocks.load_region(region);
-    let taken = core.base.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
-    delete(&core, 1);
-    let (new, writer, is_written) = (unique(1, 3), core.clone(), Arc::new(AtomicU64::new(0)));
+    let totals = volume.base.state.lock().totals;
+    let mut load = |region| volume.free_blocks.load_region(region);
+    let taken = volume.base.space.allocate((totals.data - totals.used).0, &mut load).unwrap();
+    delete(&volume, 1);
+    let (new, writer, is_written) = (unique(1, 3), volume.clone(), Arc::new(AtomicU64::new(0)));
     let (content, counter) = (new.clone(), is_written.clone());
     *data.before_write.lock() = Some(Box::new(move || {
         let written = writer.write(MapId(3), 0, &content, |_, _| ());
@@ -215,32 +215,32 @@ fn a_block_that_rides_in_the_log_is_not_handed_out_before_its_record_is_trimmed(
         writer.commits.commit().unwrap();
         Ok(())
     }));
-    core.commits.checkpoint().unwrap();
+    volume.commits.checkpoint().unwrap();
     assert!(data.before_write.lock().is_none(), "the checkpoint has a block to place");
-    core.commits.checkpoint().unwrap();
+    volume.commits.checkpoint().unwrap();
     if is_written.load(Relaxed) > 0 {
         assert_survives(&devices, MapId(3), &new);
     }
-    core.write(MapId(4), 0, &new, |_, _| ()).expect("when its record is trimmed, the block is free");
-    core.base.space.give_back(&taken);
-    assert_clean(&core);
+    volume.write(MapId(4), 0, &new, |_, _| ()).expect("when its record is trimmed, the block is free");
+    volume.base.space.give_back(&taken);
+    assert_clean(&volume);
 }
 
 /// After a crash, memory has the old content of such a block again, and readers would get it in place of the new one.
 #[test]
 fn a_freed_block_that_rides_in_the_log_is_not_handed_out_after_a_crash() {
-    let (devices, _, core) = volume();
-    core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
-    core.commits.commit().unwrap();
-    delete(&core, 1);
-    drop(core);
+    let (devices, _, volume) = volume();
+    volume.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+    volume.commits.commit().unwrap();
+    delete(&volume, 1);
+    drop(volume);
     let devices = devices.after_power_cut_of_all();
-    let core = devices.open();
+    let volume = devices.open();
     let new = unique(64, 2);
-    core.write(MapId(2), 0, &new, |_, _| ()).unwrap();
-    assert!(core.reader.read(MapId(2), 0, new.len()).unwrap().iter().eq(&new));
-    core.commits.checkpoint().unwrap();
-    assert_clean(&core);
+    volume.write(MapId(2), 0, &new, |_, _| ()).unwrap();
+    assert!(volume.reader.read(MapId(2), 0, new.len()).unwrap().iter().eq(&new));
+    volume.commits.checkpoint().unwrap();
+    assert_clean(&volume);
     assert_survives(&devices, MapId(2), &new);
 }
 
@@ -255,76 +255,76 @@ fn defrag_with(
     at_read: bool,
     work: impl FnOnce(&Volume) + Send + 'static,
 ) -> (Devices, Arc<Volume>, crate::Result<DefragOutcome>) {
-    let (devices, data, core) = volume();
+    let (devices, data, volume) = volume();
     for (n, block) in (0..).zip(unique(SCATTERED, 1).chunks(BLOCK_BYTES)) {
-        core.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
-        core.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
+        volume.write(MapId(1), n * BLOCK_BYTES as u64, block, |_, _| ()).unwrap();
+        volume.write(MapId(2), n * BLOCK_BYTES as u64, &unique(1, 100 + n), |_, _| ()).unwrap();
     }
-    core.commits.checkpoint().unwrap();
-    let meanwhile = core.clone();
+    volume.commits.checkpoint().unwrap();
+    let meanwhile = volume.clone();
     let hook = if at_read { &data.before_read } else { &data.before_write };
     *hook.lock() = Some(Box::new(move || {
         work(&meanwhile);
         Ok(())
     }));
     let outcome =
-        core.defragmenter.defrag(MapId(1), &DefragOptions { run_blocks_min: Some(64), ..DefragOptions::default() });
+        volume.defragmenter.defrag(MapId(1), &DefragOptions { run_blocks_min: Some(64), ..DefragOptions::default() });
     assert!(hook.lock().is_none(), "the blocks have to be read and written");
-    (devices, core, outcome)
+    (devices, volume, outcome)
 }
 
 /// File 1 has this content, and nothing is wrong; also after a power cut.
-fn assert_laid_out(devices: &Devices, core: &Volume, content: &[u8]) {
-    core.commits.commit().unwrap();
-    for core in [core, &devices.after_power_cut_of_all().open()] {
-        assert!(core.reader.read(MapId(1), 0, content.len()).unwrap().iter().eq(content), "the file differs");
-        assert_clean(core);
+fn assert_laid_out(devices: &Devices, volume: &Volume, content: &[u8]) {
+    volume.commits.commit().unwrap();
+    for volume in [volume, &devices.after_power_cut_of_all().open()] {
+        assert!(volume.reader.read(MapId(1), 0, content.len()).unwrap().iter().eq(content), "the file differs");
+        assert_clean(volume);
     }
 }
 
 #[test]
 fn what_is_written_while_a_file_is_laid_out_again_stays_and_the_rest_moves() {
     for at_read in [true, false] {
-        let (devices, core, outcome) = defrag_with(at_read, |core| {
-            core.write(MapId(1), 10 * BLOCK_BYTES as u64, &unique(3, 7), |_, _| ()).unwrap();
+        let (devices, volume, outcome) = defrag_with(at_read, |volume| {
+            volume.write(MapId(1), 10 * BLOCK_BYTES as u64, &unique(3, 7), |_, _| ()).unwrap();
         });
         let outcome = outcome.unwrap();
         assert_eq!((outcome.blocks_moved, outcome.left.changed), (SCATTERED as u64 - 3, 4), "{outcome:?}");
         assert!(outcome.extents_after <= 5, "{outcome:?}");
         let mut content = unique(SCATTERED, 1);
         content[10 * BLOCK_BYTES..13 * BLOCK_BYTES].copy_from_slice(&unique(3, 7));
-        assert_laid_out(&devices, &core, &content);
+        assert_laid_out(&devices, &volume, &content);
     }
 }
 
 #[test]
 fn a_file_that_is_cut_while_it_is_laid_out_again_stays_cut() {
     for at_read in [true, false] {
-        let (devices, core, outcome) = defrag_with(at_read, |core| {
-            core.range_changes.truncate(MapId(1), 20 * BLOCK_BYTES as u64 + 100, |_, _| ()).unwrap();
+        let (devices, volume, outcome) = defrag_with(at_read, |volume| {
+            volume.range_changes.truncate(MapId(1), 20 * BLOCK_BYTES as u64 + 100, |_, _| ()).unwrap();
         });
         assert_eq!(outcome.unwrap().blocks_moved, 20);
         let mut content = unique(SCATTERED, 1)[..21 * BLOCK_BYTES].to_vec();
         content[20 * BLOCK_BYTES + 100..].fill(0);
-        assert_laid_out(&devices, &core, &content);
+        assert_laid_out(&devices, &volume, &content);
     }
 }
 
 #[test]
 fn a_file_that_is_deleted_while_it_is_laid_out_again_gives_all_its_blocks_back() {
     for at_read in [true, false] {
-        let (_, core, outcome) = defrag_with(at_read, |core| {
-            delete(core, 1);
-            core.commits.commit().unwrap();
-            core.groups.release_waiting();
+        let (_, volume, outcome) = defrag_with(at_read, |volume| {
+            delete(volume, 1);
+            volume.commits.commit().unwrap();
+            volume.groups.release_waiting();
             // Takes the blocks that are free by now.
-            core.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
+            volume.write(MapId(3), 0, &unique(2 * SCATTERED, 8), |_, _| ()).unwrap();
         });
         assert!(matches!(outcome, Err(crate::Error::MapDetached)), "{outcome:?}");
-        assert_eq!(core.free_blocks.totals().used, Blocks(1 + 3 * SCATTERED as u64));
-        assert_eq!(core.base.state.lock().claims.blocks(), Blocks(0));
-        assert!(*core.reader.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
-        assert_clean(&core);
+        assert_eq!(volume.free_blocks.totals().used, Blocks(1 + 3 * SCATTERED as u64));
+        assert_eq!(volume.base.state.lock().claims.blocks(), Blocks(0));
+        assert!(*volume.reader.read(MapId(3), 0, 2 * SCATTERED * BLOCK_BYTES).unwrap() == *unique(2 * SCATTERED, 8));
+        assert_clean(&volume);
     }
 }
 
@@ -337,7 +337,7 @@ const COMPARED: usize = 64;
 struct TwoCopies {
     devices: Devices,
     data: Arc<HookedDevice>,
-    core: Arc<Volume>,
+    volume: Arc<Volume>,
     content: Vec<u8>,
 }
 
@@ -349,78 +349,78 @@ impl TwoCopies {
     fn with(settings: Settings) -> Self {
         let devices = Devices::new(Blocks(700), settings);
         let data = Watched::new(&devices.data, Hooks::default());
-        let core = Arc::new(devices.open_with(data.clone()));
+        let volume = Arc::new(devices.open_with(data.clone()));
         let content = unique(COMPARED, 1);
         for map in [1, 2] {
-            core.write(MapId(map), 0, &content, |_, _| ()).unwrap();
+            volume.write(MapId(map), 0, &content, |_, _| ()).unwrap();
         }
-        core.commits.commit().unwrap();
-        Self { devices, data, core, content }
+        volume.commits.commit().unwrap();
+        Self { devices, data, volume, content }
     }
 
     /// One turn of the worker. `work` is done before the read that follows the first `reads`.
     fn revisit_with(&self, reads: u64, work: impl FnOnce(&Volume) + Send + 'static) {
-        let core = self.core.clone();
+        let volume = self.volume.clone();
         self.data.reads_before.store(reads, Relaxed);
         *self.data.before_read.lock() = Some(Box::new(move || {
-            work(&core);
+            work(&volume);
             Ok(())
         }));
-        self.core.revisits.revisit(1_000).unwrap();
+        self.volume.revisits.revisit(1_000).unwrap();
         assert!(self.data.before_read.lock().is_none(), "the worker has to read");
     }
 
     fn revisit_all(&self) {
-        while self.core.revisits.revisit(1_000).unwrap().is_some() {}
+        while self.volume.revisits.revisit(1_000).unwrap().is_some() {}
     }
 
     /// File 2 has this content, file 1 its own, and nothing is wrong; also after a power cut.
     fn assert_holds(&self, second: &[u8]) {
         for (map, data) in [(1, &self.content[..]), (2, second)] {
-            assert!(self.core.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
+            assert!(self.volume.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data), "map {map} differs");
         }
-        assert_clean(&self.core);
-        self.core.commits.commit().unwrap();
-        let core = self.devices.after_power_cut_of_all().open();
+        assert_clean(&self.volume);
+        self.volume.commits.commit().unwrap();
+        let volume = self.devices.after_power_cut_of_all().open();
         for (map, data) in [(1, &self.content[..]), (2, second)] {
             assert!(
-                core.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data),
+                volume.reader.read(MapId(map), 0, data.len()).unwrap().iter().eq(data),
                 "map {map} differs after the cut"
             );
         }
-        assert_clean(&core);
+        assert_clean(&volume);
     }
 }
 
-fn assert_clean(core: &Volume) {
-    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(volume: &Volume) {
+    let report = checker(volume).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-fn first_pbn(core: &Volume, map: u64) -> Pbn {
-    match core.metadata.shard(ShardKey { map: MapId(map), shard: 0 }).unwrap().slice(0, 1).next().unwrap().target {
+fn first_pbn(volume: &Volume, map: u64) -> Pbn {
+    match volume.metadata.leaf(LeafKey { map: MapId(map), leaf: 0 }).unwrap().slice(0, 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("map {map} begins with {other:?}"),
     }
 }
 
 /// Rewrites a file with other content until its first block is where it was before. False: that never happens.
-fn comes_back(core: &Volume, map: u64) -> bool {
-    let before = first_pbn(core, map);
+fn comes_back(volume: &Volume, map: u64) -> bool {
+    let before = first_pbn(volume, map);
     (0..40).any(|n| {
-        let written = core.write(MapId(map), 0, &unique(COMPARED, 100 + n), |_, _| ());
-        core.commits.commit().unwrap();
-        core.groups.release_waiting();
-        written.is_ok() && first_pbn(core, map) == before
+        let written = volume.write(MapId(map), 0, &unique(COMPARED, 100 + n), |_, _| ());
+        volume.commits.commit().unwrap();
+        volume.groups.release_waiting();
+        written.is_ok() && first_pbn(volume, map) == before
     })
 }
 
-fn delete(core: &Volume, map: u64) {
-    core.range_changes.detach(MapId(map), |_| ()).unwrap();
-    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaimer.reclaim(map).unwrap();
-    core.commits.commit().unwrap();
-    core.groups.release_waiting();
+fn delete(volume: &Volume, map: u64) {
+    volume.range_changes.detach(MapId(map), |_| ()).unwrap();
+    let map = volume.base.signals.next_detached(Duration::ZERO).unwrap();
+    volume.reclaimer.reclaim(map).unwrap();
+    volume.commits.commit().unwrap();
+    volume.groups.release_waiting();
 }
 
 /// The worker reads all copies in one request and their targets in the next. The hook is called before each.
@@ -429,98 +429,100 @@ const READS: std::ops::Range<u64> = 0..2;
 #[test]
 fn a_block_written_anew_while_the_worker_compares_it_keeps_its_new_content() {
     for reads in READS {
-        let volume = TwoCopies::new();
+        let copies = TwoCopies::new();
         let new = unique(COMPARED, 2);
         let written = new.clone();
-        volume.revisit_with(reads, move |core| core.write(MapId(2), 0, &written, |_, _| ()).unwrap());
-        volume.assert_holds(&new);
-        volume.revisit_all();
-        volume.assert_holds(&new);
+        copies.revisit_with(reads, move |volume| volume.write(MapId(2), 0, &written, |_, _| ()).unwrap());
+        copies.assert_holds(&new);
+        copies.revisit_all();
+        copies.assert_holds(&new);
     }
 }
 
 #[test]
 fn one_block_written_anew_keeps_its_content_and_the_others_around_it_are_merged() {
     for (reads, at) in READS.flat_map(|reads| [0, 17, COMPARED - 1].map(|at| (reads, at))) {
-        let volume = TwoCopies::new();
+        let copies = TwoCopies::new();
         let block = unique(1, 2);
-        let mut new = volume.content.clone();
+        let mut new = copies.content.clone();
         new[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&block);
-        volume.revisit_with(reads, move |core| {
-            core.write(MapId(2), (at * BLOCK_BYTES) as u64, &block, |_, _| ()).unwrap();
+        copies.revisit_with(reads, move |volume| {
+            volume.write(MapId(2), (at * BLOCK_BYTES) as u64, &block, |_, _| ()).unwrap();
         });
-        volume.assert_holds(&new);
-        volume.revisit_all();
-        volume.assert_holds(&new);
-        assert_eq!(volume.core.free_blocks.totals().used, Blocks(1 + COMPARED as u64 + 1));
+        copies.assert_holds(&new);
+        copies.revisit_all();
+        copies.assert_holds(&new);
+        assert_eq!(copies.volume.free_blocks.totals().used, Blocks(1 + COMPARED as u64 + 1));
     }
 }
 
 #[test]
 fn a_file_cut_while_the_worker_compares_it_stays_cut() {
     for (reads, size) in READS.flat_map(|reads| [0, 5 * BLOCK_BYTES, 9 * BLOCK_BYTES + 7].map(|size| (reads, size))) {
-        let volume = TwoCopies::new();
-        volume.revisit_with(reads, move |core| core.range_changes.truncate(MapId(2), size as u64, |_, _| ()).unwrap());
-        volume.revisit_all();
-        let mut new = volume.content[..size].to_vec();
+        let copies = TwoCopies::new();
+        copies.revisit_with(reads, move |volume| {
+            volume.range_changes.truncate(MapId(2), size as u64, |_, _| ()).unwrap()
+        });
+        copies.revisit_all();
+        let mut new = copies.content[..size].to_vec();
         new.resize(COMPARED * BLOCK_BYTES, 0);
-        volume.assert_holds(&new);
+        copies.assert_holds(&new);
     }
 }
 
 #[test]
 fn a_file_deleted_while_the_worker_compares_it_stays_deleted() {
     for reads in READS {
-        let volume = TwoCopies::new();
-        volume.revisit_with(reads, |core| delete(core, 2));
-        volume.revisit_all();
-        let core = &volume.core;
-        assert!(matches!(core.reader.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
-        assert_eq!(core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
-        assert!(core.reader.read(MapId(1), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
-        assert_clean(core);
+        let copies = TwoCopies::new();
+        copies.revisit_with(reads, |volume| delete(volume, 2));
+        copies.revisit_all();
+        let volume = &copies.volume;
+        assert!(matches!(volume.reader.read(MapId(2), 0, 1), Err(crate::Error::MapDetached)));
+        assert_eq!(volume.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
+        assert!(volume.reader.read(MapId(1), 0, copies.content.len()).unwrap().iter().eq(&copies.content));
+        assert_clean(volume);
     }
 }
 
 #[test]
 fn a_file_detached_while_the_worker_compares_it_and_freed_later_is_freed_once() {
-    let volume = TwoCopies::new();
-    volume.revisit_with(1, |core| core.range_changes.detach(MapId(2), |_| ()).unwrap());
-    let core = &volume.core;
-    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaimer.reclaim(map).unwrap();
-    assert_eq!(core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
-    assert_clean(core);
+    let copies = TwoCopies::new();
+    copies.revisit_with(1, |volume| volume.range_changes.detach(MapId(2), |_| ()).unwrap());
+    let volume = &copies.volume;
+    let map = volume.base.signals.next_detached(Duration::ZERO).unwrap();
+    volume.reclaimer.reclaim(map).unwrap();
+    assert_eq!(volume.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
+    assert_clean(volume);
 }
 
 #[test]
 fn a_target_deleted_while_the_worker_compares_it_is_not_taken() {
     for reads in READS {
-        let volume = TwoCopies::new();
-        volume.revisit_with(reads, |core| {
-            delete(core, 1);
+        let copies = TwoCopies::new();
+        copies.revisit_with(reads, |volume| {
+            delete(volume, 1);
             // Blocks that the worker visits are not reused, however much is written.
-            let _full = (3..20).try_for_each(|map| core.write(MapId(map), 0, &unique(COMPARED, map), |_, _| ()));
+            let _full = (3..20).try_for_each(|map| volume.write(MapId(map), 0, &unique(COMPARED, map), |_, _| ()));
         });
-        volume.revisit_all();
-        let core = &volume.core;
-        assert!(core.reader.read(MapId(2), 0, volume.content.len()).unwrap().iter().eq(&volume.content));
-        assert_clean(core);
+        copies.revisit_all();
+        let volume = &copies.volume;
+        assert!(volume.reader.read(MapId(2), 0, copies.content.len()).unwrap().iter().eq(&copies.content));
+        assert_clean(volume);
     }
 }
 
 #[test]
 fn a_target_written_anew_while_the_worker_compares_it_is_not_taken() {
     for reads in READS {
-        let volume = TwoCopies::new();
+        let copies = TwoCopies::new();
         let new = unique(COMPARED, 2);
         let written = new.clone();
-        volume.revisit_with(reads, move |core| core.write(MapId(1), 0, &written, |_, _| ()).unwrap());
-        volume.revisit_all();
-        let core = &volume.core;
-        assert!(core.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
-        assert!(core.reader.read(MapId(2), 0, new.len()).unwrap().iter().eq(&volume.content));
-        assert_clean(core);
+        copies.revisit_with(reads, move |volume| volume.write(MapId(1), 0, &written, |_, _| ()).unwrap());
+        copies.revisit_all();
+        let volume = &copies.volume;
+        assert!(volume.reader.read(MapId(1), 0, new.len()).unwrap().iter().eq(&new));
+        assert!(volume.reader.read(MapId(2), 0, new.len()).unwrap().iter().eq(&copies.content));
+        assert_clean(volume);
     }
 }
 
@@ -528,43 +530,43 @@ fn a_target_written_anew_while_the_worker_compares_it_is_not_taken() {
 #[test]
 fn a_block_that_the_worker_looks_at_is_not_used_again_before_it_is_done() {
     let control = TwoCopies::new();
-    assert!(comes_back(&control.core, 2), "where nobody looks, blocks are used again");
+    assert!(comes_back(&control.volume, 2), "where nobody looks, blocks are used again");
     for (reads, map) in READS.flat_map(|reads| [(reads, 1), (reads, 2)]) {
-        let volume = TwoCopies::new();
-        volume.revisit_with(reads, move |core| assert!(!comes_back(core, map), "block of map {map} used again"));
+        let copies = TwoCopies::new();
+        copies.revisit_with(reads, move |volume| assert!(!comes_back(volume, map), "block of map {map} used again"));
         let other = 3 - map;
-        let read = volume.core.reader.read(MapId(other), 0, volume.content.len()).unwrap();
-        assert!(read.iter().eq(&volume.content), "map {other} differs");
-        assert_clean(&volume.core);
-        volume.core.commits.commit().unwrap();
-        assert_clean(&volume.devices.after_power_cut_of_all().open());
-        assert!(comes_back(&volume.core, map), "when the worker is done, blocks are used again");
+        let read = copies.volume.reader.read(MapId(other), 0, copies.content.len()).unwrap();
+        assert!(read.iter().eq(&copies.content), "map {other} differs");
+        assert_clean(&copies.volume);
+        copies.volume.commits.commit().unwrap();
+        assert_clean(&copies.devices.after_power_cut_of_all().open());
+        assert!(comes_back(&copies.volume, map), "when the worker is done, blocks are used again");
     }
 }
 
 #[test]
 fn a_copy_cloned_while_the_worker_compares_it_keeps_its_reference() {
     for reads in READS {
-        let volume = TwoCopies::new();
-        volume.revisit_with(reads, |core| {
+        let copies = TwoCopies::new();
+        copies.revisit_with(reads, |volume| {
             let blocks = Blocks(COMPARED as u64);
-            core.clone_blocks((MapId(2), crate::Lbn(0)), (MapId(3), crate::Lbn(0)), blocks, |_, _| ()).unwrap();
+            volume.clone_blocks((MapId(2), crate::Lbn(0)), (MapId(3), crate::Lbn(0)), blocks, |_, _| ()).unwrap();
         });
-        volume.assert_holds(&volume.content);
-        let read = volume.core.reader.read(MapId(3), 0, volume.content.len()).unwrap();
-        assert!(read.iter().eq(&volume.content));
+        copies.assert_holds(&copies.content);
+        let read = copies.volume.reader.read(MapId(3), 0, copies.content.len()).unwrap();
+        assert!(read.iter().eq(&copies.content));
     }
 }
 
 #[test]
 fn a_checkpoint_while_the_worker_compares_changes_nothing() {
     for reads in READS {
-        let volume = TwoCopies::new();
-        volume.revisit_with(reads, |core| {
-            core.commits.checkpoint().unwrap();
-            core.groups.release_waiting();
+        let copies = TwoCopies::new();
+        copies.revisit_with(reads, |volume| {
+            volume.commits.checkpoint().unwrap();
+            volume.groups.release_waiting();
         });
-        assert_eq!(volume.core.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
-        volume.assert_holds(&volume.content);
+        assert_eq!(copies.volume.free_blocks.totals().used, Blocks(1 + COMPARED as u64));
+        copies.assert_holds(&copies.content);
     }
 }

@@ -20,10 +20,10 @@ use oncefs_dedup::{Hint, PaceMode, Skipped, Work};
 
 use crate::Backend;
 use crate::device::{Device, MemoryDevice};
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::hint_header::HintHeader;
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
-use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::fsck::parts::checker;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
@@ -45,39 +45,39 @@ fn settings(inline: Inline) -> Settings {
 
 fn volume(inline: Inline) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings(inline));
-    let core = devices.open();
-    core.hint_levels.fill_hints().unwrap();
-    (devices, core)
+    let volume = devices.open();
+    volume.hint_levels.fill_hints().unwrap();
+    (devices, volume)
 }
 
-fn write(core: &Volume, map: u64, first: u64, data: &[u8]) {
-    core.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
+fn write(volume: &Volume, map: u64, first: u64, data: &[u8]) {
+    volume.write(MapId(map), first * BLOCK, data, |_, _| ()).unwrap();
 }
 
 /// Writes in requests of 50 blocks, with the hints that leave memory merged in between as the worker does.
-fn write_many(core: &Volume, map: u64, data: &[u8]) {
+fn write_many(volume: &Volume, map: u64, data: &[u8]) {
     for (n, part) in data.chunks(50 * BLOCK_BYTES).enumerate() {
-        write(core, map, n as u64 * 50, part);
-        core.hint_levels.merge_waiting_hints();
+        write(volume, map, n as u64 * 50, part);
+        volume.hint_levels.merge_waiting_hints();
     }
 }
 
-fn tune(core: &Volume, name: &str, value: &str) -> Result<()> {
-    core.work_loop.tune(&[(name.to_owned(), value.to_owned())])
+fn tune(volume: &Volume, name: &str, value: &str) -> Result<()> {
+    volume.work_loop.tune(&[(name.to_owned(), value.to_owned())])
 }
 
 /// Blocks in use without the label.
-fn used(core: &Volume) -> u64 {
-    core.free_blocks.totals().used.0 - 1
+fn used(volume: &Volume) -> u64 {
+    volume.free_blocks.totals().used.0 - 1
 }
 
-fn counter(core: &Volume, name: &str) -> u64 {
-    core.base.stats.counters.snapshot()[name]
+fn counter(volume: &Volume, name: &str) -> u64 {
+    volume.base.stats.counters.snapshot()[name]
 }
 
-fn revisit_all(core: &Volume) {
+fn revisit_all(volume: &Volume) {
     for _ in 0..TURNS_MAX {
-        if core.revisits.revisit(1_000).unwrap().is_none() {
+        if volume.revisits.revisit(1_000).unwrap().is_none() {
             return;
         }
     }
@@ -85,60 +85,60 @@ fn revisit_all(core: &Volume) {
 }
 
 /// Like `oncefs dedup --now`: returns how many turns it took.
-fn work_all(core: &Volume, full: bool) -> usize {
-    core.work_loop.dedup(DedupCommand::Now { full });
+fn work_all(volume: &Volume, full: bool) -> usize {
+    volume.work_loop.dedup(DedupCommand::Now { full });
     for turns in 0..TURNS_MAX {
-        if !core.work_loop.dedup_status().now {
+        if !volume.work_loop.dedup_status().now {
             return turns;
         }
-        core.work_loop.work();
+        volume.work_loop.work();
         // There is no committer here, and the worker would wait for room.
-        core.commits.commit().unwrap();
+        volume.commits.commit().unwrap();
     }
-    panic!("the worker comes to no end: {:?}", core.work_loop.dedup_status());
+    panic!("the worker comes to no end: {:?}", volume.work_loop.dedup_status());
 }
 
-fn assert_holds(core: &Volume, map: u64, data: &[u8]) {
-    let read = core.reader.read(MapId(map), 0, data.len()).unwrap();
+fn assert_holds(volume: &Volume, map: u64, data: &[u8]) {
+    let read = volume.reader.read(MapId(map), 0, data.len()).unwrap();
     let differs = read.iter().zip(data).position(|(a, b)| a != b);
     assert_eq!(differs, None, "map {map} differs");
 }
 
-fn assert_clean(core: &Volume) {
-    let report = checker(core).check(true, &mut |_, _| ()).unwrap();
+fn assert_clean(volume: &Volume) {
+    let report = checker(volume).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
-fn delete(core: &Volume, map: u64) {
-    core.range_changes.detach(MapId(map), |_| ()).unwrap();
-    let map = core.base.signals.next_detached(Duration::ZERO).unwrap();
-    core.reclaimer.reclaim(map).unwrap();
+fn delete(volume: &Volume, map: u64) {
+    volume.range_changes.detach(MapId(map), |_| ()).unwrap();
+    let map = volume.base.signals.next_detached(Duration::ZERO).unwrap();
+    volume.reclaimer.reclaim(map).unwrap();
 }
 
-fn pbn(core: &Volume, map: u64, lbn: u64) -> Pbn {
-    let key = ShardKey { map: MapId(map), shard: lbn / SHARD_BLOCKS };
-    let at = (lbn % SHARD_BLOCKS) as u16;
-    match core.metadata.shard(key).unwrap().slice(at, at + 1).next().unwrap().target {
+fn pbn(volume: &Volume, map: u64, lbn: u64) -> Pbn {
+    let key = LeafKey { map: MapId(map), leaf: lbn / LEAF_BLOCKS };
+    let at = (lbn % LEAF_BLOCKS) as u16;
+    match volume.metadata.leaf(key).unwrap().slice(at, at + 1).next().unwrap().target {
         Target::Data(pbn) => pbn,
         other => panic!("block {lbn} of map {map} is {other:?}"),
     }
 }
 
-fn entry(core: &Volume, pbn: Pbn) -> Entry {
-    core.metadata.entries_at(&[pbn]).unwrap()[&pbn]
+fn entry(volume: &Volume, pbn: Pbn) -> Entry {
+    volume.metadata.entries_at(&[pbn]).unwrap()[&pbn]
 }
 
-fn close(core: &Volume) {
-    core.commits.checkpoint().unwrap();
-    core.leave_cleanly();
+fn close(volume: &Volume) {
+    volume.commits.checkpoint().unwrap();
+    volume.leave_cleanly();
 }
 
 /// A volume whose first file's hints are on disk, with the file's content.
 fn volume_with_disk_level() -> (Devices, Volume, Vec<u8>) {
-    let (devices, core) = volume(Inline::All);
+    let (devices, volume) = volume(Inline::All);
     let data = unique(MANY, 1);
-    write_many(&core, 1, &data);
-    revisit_all(&core);
-    core.commits.checkpoint().unwrap();
-    (devices, core, data)
+    write_many(&volume, 1, &data);
+    revisit_all(&volume);
+    volume.commits.checkpoint().unwrap();
+    (devices, volume, data)
 }

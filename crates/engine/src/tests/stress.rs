@@ -157,7 +157,7 @@ fn content(random: &mut Random, blocks: u64) -> Vec<u8> {
 }
 
 struct Stressed {
-    core: Arc<Volume>,
+    volume: Arc<Volume>,
     files: Vec<Mutex<File>>,
     stop: AtomicBool,
 }
@@ -184,7 +184,7 @@ impl Stressed {
             self.change(slot, &mut random);
             let File { map, versions } = self.files[slot].lock().clone();
             let newest = versions.last().unwrap();
-            let read = self.core.reader.read(map, 0, newest.len()).unwrap();
+            let read = self.volume.reader.read(map, 0, newest.len()).unwrap();
             assert!(read.iter().eq(newest), "file {slot} differs from what its writer wrote");
         }
     }
@@ -207,23 +207,23 @@ impl Stressed {
         }
         // The new content becomes possible before the change begins.
         self.files[slot].lock().versions.push(bytes.clone());
-        self.core.change_room.wait_for_room();
+        self.volume.change_room.wait_for_room();
         match kind {
-            0 => self.core.range_changes.truncate(map, bytes.len() as u64, Self::note(slot, map, &bytes)).unwrap(),
+            0 => self.volume.range_changes.truncate(map, bytes.len() as u64, Self::note(slot, map, &bytes)).unwrap(),
             1 if bytes.is_empty() => {
-                self.core.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
-                self.files[slot].lock().map = self.core.base.maps.take_id();
+                self.volume.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+                self.files[slot].lock().map = self.volume.base.maps.take_id();
             }
             2 => self
-                .core
+                .volume
                 .range_changes
                 .zero(map, range.start as u64, range.len() as u64, false, Self::note(slot, map, &bytes))
                 .unwrap(),
             _ => loop {
                 let written =
-                    self.core.write(map, range.start as u64, &bytes[range.clone()], Self::note(slot, map, &bytes));
+                    self.volume.write(map, range.start as u64, &bytes[range.clone()], Self::note(slot, map, &bytes));
                 match written {
-                    Err(Error::NoSpace) => assert!(self.core.make_room().is_ok()),
+                    Err(Error::NoSpace) => assert!(self.volume.make_room().is_ok()),
                     other => return other.unwrap(),
                 }
             },
@@ -233,7 +233,7 @@ impl Stressed {
     fn commit(&self, slot: usize) {
         let current = self.files[slot].lock().versions.len() - 1;
         let (sender, receiver) = std::sync::mpsc::channel();
-        self.core.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        self.volume.barrier(Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
         self.files[slot].lock().versions.drain(..current);
     }
@@ -241,14 +241,14 @@ impl Stressed {
     /// Reads all files, even while they change, and clones parts of them into a map that is not compared.
     fn read(&self, seed: u64) {
         let mut random = Random::new(seed);
-        let scratch = self.core.base.maps.take_id();
+        let scratch = self.volume.base.maps.take_id();
         while self.is_running() {
             let map = self.files[random.below(self.files.len() as u64) as usize].lock().map;
             let blocks = 1 + random.below(FILE_BLOCKS_MAX / 2);
             let at = Lbn(random.below(FILE_BLOCKS_MAX / 2));
             let cloned = match random.below(4) {
-                0 => self.core.clone_blocks((map, at), (scratch, at), Blocks(blocks), |_, _| ()),
-                1 => self.core.range_changes.truncate(
+                0 => self.volume.clone_blocks((map, at), (scratch, at), Blocks(blocks), |_, _| ()),
+                1 => self.volume.range_changes.truncate(
                     scratch,
                     random.below(FILE_BLOCKS_MAX) * BLOCK_BYTES as u64,
                     |_, _| (),
@@ -256,7 +256,7 @@ impl Stressed {
                 _ => Ok(()),
             };
             for map in [map, scratch] {
-                match self.core.reader.read(map, at.0 * BLOCK_BYTES as u64, blocks as usize * BLOCK_BYTES) {
+                match self.volume.reader.read(map, at.0 * BLOCK_BYTES as u64, blocks as usize * BLOCK_BYTES) {
                     Ok(bytes) => assert_whole(&bytes, "read"),
                     Err(error) => assert!(matches!(error, Error::MapDetached), "{error}"),
                 }
@@ -273,26 +273,26 @@ impl Stressed {
             }
             let map = self.files[turn % self.files.len()].lock().map;
             let options = DefragOptions { run_blocks_min: Some(32), space: Blocks(20), ..DefragOptions::default() };
-            let laid_out = self.core.defragmenter.defrag(map, &options);
+            let laid_out = self.volume.defragmenter.defrag(map, &options);
             assert!(matches!(laid_out, Ok(_) | Err(Error::MapDetached)), "{laid_out:?}");
-            self.core.commits.checkpoint().unwrap();
-            self.core.groups.release_waiting();
-            self.core.free_blocks.punch_some();
-            self.core.groups.flush_data().unwrap();
-            self.core.metadata.scan(&[0x10], &[0x11], 3).unwrap();
-            self.core.hint_levels.sweep_hint_page();
+            self.volume.commits.checkpoint().unwrap();
+            self.volume.groups.release_waiting();
+            self.volume.free_blocks.punch_some();
+            self.volume.groups.flush_data().unwrap();
+            self.volume.metadata.scan(&[0x10], &[0x11], 3).unwrap();
+            self.volume.hint_levels.sweep_hint_page();
             thread::sleep(Duration::from_millis(3));
         }
     }
 
     /// In the recovered volume, each file holds one of its possible contents.
-    fn compare(core: &Volume, files: &mut [File]) {
+    fn compare(volume: &Volume, files: &mut [File]) {
         for (slot, file) in files.iter_mut().enumerate() {
-            let record = core.metadata.get(&[0x10, slot as u8]).unwrap();
+            let record = volume.metadata.get(&[0x10, slot as u8]).unwrap();
             let number = |at: usize| {
                 record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()))
             };
-            let found = core.reader.read(MapId(number(0)), 0, number(8) as usize).unwrap().to_vec();
+            let found = volume.reader.read(MapId(number(0)), 0, number(8) as usize).unwrap().to_vec();
             assert_whole(&found, "after a power cut");
             assert!(
                 file.versions.contains(&found),
@@ -300,7 +300,7 @@ impl Stressed {
                 found.len(),
                 file.versions.len()
             );
-            let fresh = || core.base.maps.take_id();
+            let fresh = || volume.base.maps.take_id();
             *file = File { map: record.as_ref().map_or_else(fresh, |_| MapId(number(0))), versions: vec![found] };
         }
     }
@@ -308,41 +308,41 @@ impl Stressed {
 
 /// Lets all threads work on the volume for a while and cuts the power under them.
 fn work_and_cut(
-    core: Arc<Volume>,
+    volume: Arc<Volume>,
     files: Vec<File>,
     devices: &Devices,
     power: &Power,
     random: &mut Random,
 ) -> (Devices, Vec<File>) {
-    let threads = Threads::start(&core).unwrap();
-    let volume = Stressed {
-        core: core.clone(),
+    let threads = Threads::start(&volume).unwrap();
+    let stressed = Stressed {
+        volume: volume.clone(),
         files: files.into_iter().map(Mutex::new).collect(),
         stop: AtomicBool::new(false),
     };
     let after_cut = thread::scope(|scope| {
-        let volume = &volume;
+        let stressed = &stressed;
         for writer in 0..WRITERS {
             let seed = random.word();
-            scope.spawn(move || volume.write(writer, seed));
+            scope.spawn(move || stressed.write(writer, seed));
         }
         for seed in [random.word(), random.word()] {
-            scope.spawn(move || volume.read(seed));
+            scope.spawn(move || stressed.read(seed));
         }
-        scope.spawn(|| volume.disturb());
-        let committed = || core.base.stats.counters.groups_committed.load(Relaxed);
+        scope.spawn(|| stressed.disturb());
+        let committed = || volume.base.stats.counters.groups_committed.load(Relaxed);
         eventually("groups are committed", || committed() >= COMMITS_OF_LIFE);
         let after_cut = {
             let _off = power.write();
-            let files = volume.files.iter().map(|file| file.lock().clone()).collect();
+            let files = stressed.files.iter().map(|file| file.lock().clone()).collect();
             (devices.after_power_cut(random), files)
         };
-        volume.stop.store(true, Relaxed);
+        stressed.stop.store(true, Relaxed);
         after_cut
     });
-    core.base.signals.stop();
+    volume.base.signals.stop();
     threads.join();
-    let report = checker(&core).check(true, &mut |_, _| ()).unwrap();
+    let report = checker(&volume).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "without a power cut: {:#?}", report.problems);
     after_cut
 }
@@ -365,9 +365,9 @@ fn stress(settings: Settings) {
     let mut files: Vec<File> =
         (0..WRITERS * FILES_PER_WRITER).map(|_| File { map: MapId(0), versions: vec![Vec::new()] }).collect();
     for _ in 0..gate_or_drill(CUTS.0, CUTS.1) {
-        let core = open(&devices, &power);
-        Stressed::compare(&core, &mut files);
-        (devices, files) = work_and_cut(core, files, &devices, &power, &mut random);
+        let volume = open(&devices, &power);
+        Stressed::compare(&volume, &mut files);
+        (devices, files) = work_and_cut(volume, files, &devices, &power, &mut random);
         let report = checker(&open(&devices, &power)).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "after a power cut: {:#?}", report.problems);
     }

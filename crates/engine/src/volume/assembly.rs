@@ -21,7 +21,7 @@ use crate::read::device::DataReader;
 use crate::read::replicas::ReplicaReader;
 use crate::read::steps::Reader;
 use crate::read::stored::BlockReader;
-use crate::space::claim::FreeBlocks;
+use crate::space::free_blocks::FreeBlocks;
 use crate::space::write_out::BlockWriter;
 use crate::state::loading::Metadata;
 use crate::worker::backlog_notes::BacklogNotes;

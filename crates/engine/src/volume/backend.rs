@@ -44,8 +44,8 @@ pub struct Backend {
 pub struct TestHooks {
     /// Commits between the publications of one operation. None: nothing does.
     pub committer: Option<Committer>,
-    /// A change of a range of more shards goes into several groups. None: follows from the log's size.
-    pub gated_shards_max: Option<u64>,
+    /// A change of a range of more leaves goes into several groups. None: follows from the log's size.
+    pub gated_leaves_max: Option<u64>,
 }
 
 /// Size of the log of a volume in memory: that of the smallest volume on disk.

@@ -100,7 +100,7 @@ pub struct Opened {
 
 /// What happens to a data device that has a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum OnSignature {
     /// It stays as it is, and no volume is made.
     Refused,
     /// The signature is erased.
@@ -108,7 +108,7 @@ pub enum Shown {
 }
 
 /// Makes an empty volume, which counts once it is finished.
-pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) -> Result<Unfinished> {
+pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: OnSignature) -> Result<Unfinished> {
     let paths = Paths { volume };
     let data = data_blocks(spec)?;
     if !(LOG_BYTES_MIN..=LOG_BYTES_MAX).contains(&spec.log_bytes) {
@@ -129,7 +129,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], shown: Shown) ->
     if spec.data == DataPlace::File {
         sparse_file(&paths.part("data"), data.bytes())?;
     }
-    write_label(&paths.new_data(&spec.data), superblock.volume_id, shown, &unfinished)?;
+    write_label(&paths.new_data(&spec.data), superblock.volume_id, on_signature, &unfinished)?;
     sparse_file(&paths.part("table"), table_bytes(data))?;
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
@@ -231,14 +231,14 @@ fn zero_file(path: &Path, bytes: u64) -> Result<()> {
 
 /// Takes possession of the data area. It is held from the check of its signatures until the label is written. Data left
 /// by an earlier attempt at the same volume is not a foreign signature.
-fn write_label(path: &Path, volume_id: [u8; 16], shown: Shown, attempt: &Unfinished) -> Result<()> {
+fn write_label(path: &Path, volume_id: [u8; 16], on_signature: OnSignature, attempt: &Unfinished) -> Result<()> {
     let failed = |e| Error::io(format!("labelling {}", path.display()), e);
     let _alone = ExclusiveLock::of(path)?;
     let device = FileDevice::open_direct(path, true).map_err(failed)?;
     let found = signatures::find(&device).map_err(failed)?;
     let is_free = found.is_empty() || (found.len() == 1 && shows_own_label(&device, attempt));
-    match shown {
-        Shown::Refused if !is_free => return Err(in_the_way(path, &found)),
+    match on_signature {
+        OnSignature::Refused if !is_free => return Err(in_the_way(path, &found)),
         _ => signatures::erase(&device, &found).map_err(failed)?,
     }
     let mut block = AlignedBuf::new(BLOCK_BYTES);

@@ -14,8 +14,8 @@ pub struct Budget {
     pub lent_most: u64,
     /// Bytes for pages of the block table.
     pub table: u64,
-    /// Bytes for shards of maps.
-    pub shards: u64,
+    /// Bytes for leaves of maps.
+    pub leaves: u64,
     /// Bytes for the sorted state.
     pub records: u64,
     /// Bytes of changes at which a checkpoint is requested.
@@ -37,14 +37,14 @@ impl Budget {
             read_cache: parts(2),
             lent_most: lent(&[(0, parts(3)), (0, settings.hint_bytes + settings.skipped_bytes)]),
             table: parts(2),
-            shards: parts(1),
+            leaves: parts(1),
             records: parts(2).max(2 << 20),
             dirty: parts(2).clamp(4 << 20, 64 << 20),
             policies: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             read_patterns: (memory_bytes_max / 512).clamp(64 << 10, 1 << 20),
             buffers: (memory_bytes_max / (8 << 20)).clamp(2, 16) as usize,
         };
-        let caches = budget.read_cache + budget.table + budget.shards;
+        let caches = budget.read_cache + budget.table + budget.leaves;
         assert!(caches <= rest, "{caches} of {rest} bytes go to caches");
         budget
     }
@@ -62,11 +62,11 @@ impl Volume {
     /// Lends the read cache the unused memory of block table, maps, hints and skipped blocks. RocksDB keeps its part,
     /// and so do changes, because both fill theirs at once.
     pub fn lend_memory(&self) {
-        let (table, shards) = {
+        let (table, leaves) = {
             let state = self.base.state.lock();
-            (state.table.report(), state.shards.report())
+            (state.table.report(), state.leaves.report())
         };
-        let held = [table, shards].map(|cache| (cache.bytes, cache.bytes_max));
+        let held = [table, leaves].map(|cache| (cache.bytes, cache.bytes_max));
         self.base.read_cache.lend(lent(&[held[0], held[1], self.base.hints.memory_size(), self.base.backlog.size()]));
     }
 }

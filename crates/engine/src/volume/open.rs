@@ -9,7 +9,7 @@ use crate::format::keys;
 use crate::hints::disk;
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
-use crate::state::maps::Shards;
+use crate::state::maps::Leaves;
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::table::Table;
@@ -43,7 +43,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         log.settle(last)?;
     }
     let budget = Budget::of(options.memory_bytes_max, &settings);
-    let mut state = State::new(Table::new(budget.table), Shards::new(budget.shards), totals, sequence);
+    let mut state = State::new(Table::new(budget.table), Leaves::new(budget.leaves), totals, sequence);
     let staging = Staging::default();
     let found = recover::replay(&mut state, &staging, &records)?;
     let (recovered, logged) = (state.durable_sequence, log.mark().sequence);
@@ -59,7 +59,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     let disk_hints = disk_hints.and_then(|device| disk::open(device, backend.volume_id, state.totals.data));
     let skipped = backend.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| file::open(device, backend.volume_id));
-    let core = Volume::new(Parts {
+    let volume = Volume::new(Parts {
         volume_id: backend.volume_id,
         allocator: Allocator::new(state.totals.data, &advice),
         state,
@@ -74,7 +74,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         read_cache_bytes: (budget.read_cache, budget.read_cache + budget.lent_most),
         policy_bytes_max: budget.policies,
         read_pattern_bytes_max: budget.read_patterns,
-        journal_bounds: JournalBounds { dirty_bytes_max: budget.dirty, gated_shards_max: driver.gated_shards_max },
+        journal_bounds: JournalBounds { dirty_bytes_max: budget.dirty, gated_leaves_max: driver.gated_leaves_max },
         committer: driver.committer,
         buffers_max: budget.buffers,
         settings,
@@ -83,14 +83,14 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         system_load: SystemLoad::new(&options.machine, backend.device_load),
         is_read_only: options.read_only,
     });
-    core.repairs.restore_bad()?;
-    core.scrubber.restore_scrub()?;
-    core.device_probe.restore_piece_cost()?;
-    core.worklist.restore_backlog(newest, is_fresh);
-    core.hint_levels.update_hints(&[], &found.stored);
-    for map in core.metadata.detached_maps()? {
-        core.base.state.lock().remember_detached(map);
-        core.base.signals.detached(map);
+    volume.repairs.restore_bad()?;
+    volume.scrubber.restore_scrub()?;
+    volume.device_probe.restore_piece_cost()?;
+    volume.worklist.restore_backlog(newest, is_fresh);
+    volume.hint_levels.update_hints(&[], &found.stored);
+    for map in volume.metadata.detached_maps()? {
+        volume.base.state.lock().remember_detached(map);
+        volume.base.signals.detached(map);
     }
-    Ok(core)
+    Ok(volume)
 }

@@ -4,17 +4,17 @@
 //! because programs may read it, and a checkpoint or a reused block may build on it. A crash before that leaves this
 //! group or the one before; after it, this group.
 //!
-//! Only the log is read. Changes to pages and shards are kept as redo and applied when the object is first read, so
+//! Only the log is read. Changes to pages and leaves are kept as redo and applied when the object is first read, so
 //! that a large volume opens as fast as a small one.
 
 use std::ops::Range;
 
 use crate::commit::log::Recovered;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::keys;
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 use crate::format::ops::{Op, OpReader};
 use crate::format::page::{PAGE_ENTRIES, page_of};
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::table::Redo;
@@ -66,7 +66,7 @@ fn blocks_of(op: &Op<'_>) -> Range<u64> {
         }
         Op::Count { pbn, blocks, .. } => pbn.0..pbn.plus(blocks).0,
         Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.0..pbn.plus(u64::from(blocks)).0,
-        Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropShard { .. } => 0..0,
+        Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropLeaf { .. } => 0..0,
     }
 }
 
@@ -100,10 +100,10 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
         Op::Fingerprint { pbn, fingerprint } => state.table.add_redo(sequence, Redo::Fingerprint(pbn, fingerprint)),
         Op::Flags { pbn, flags } => state.table.add_redo(sequence, Redo::Flags(pbn, flags)),
         Op::Map { map, lbn, blocks, target } => {
-            let key = ShardKey { map, shard: lbn.0 / SHARD_BLOCKS };
-            state.shards.add_redo(key, Extent { first: (lbn.0 % SHARD_BLOCKS) as u16, blocks, target });
+            let key = LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS };
+            state.leaves.add_redo(key, Extent { first: (lbn.0 % LEAF_BLOCKS) as u16, blocks, target });
         }
-        Op::DropShard { key } => state.shards.add_redo_drop(key),
+        Op::DropLeaf { key } => state.leaves.add_redo_drop(key),
         Op::Data { pbn, bytes } => {
             staging.put(pbn, bytes);
             state.logged.insert(pbn);

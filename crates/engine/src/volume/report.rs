@@ -46,7 +46,7 @@ impl Volume {
             caches: BTreeMap::from([
                 ("read".to_owned(), self.base.read_cache.report()),
                 ("table".to_owned(), state.table.report()),
-                ("shards".to_owned(), state.shards.report()),
+                ("shards".to_owned(), state.leaves.report()),
                 ("hints".to_owned(), hints),
                 ("hints_on_disk".to_owned(), on_disk),
                 ("skipped".to_owned(), skipped),

@@ -8,7 +8,7 @@ use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
 use crate::policy::effective::FilePolicies;
 use crate::stats::counters::Statistics;
-use crate::worker::out_of_line::Worker;
+use crate::worker::worker_state::Worker;
 use crate::write::batch::{Batch, Outcome};
 use crate::{Lbn, MapId};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncefs_dedup::{Progress, Skipped};
 
 use crate::MapId;
-use crate::format::keys::ShardKey;
+use crate::format::keys::LeafKey;
 
 /// Listed blocks of one file that are visited together, if it has that many: runs are found within a batch, however
 /// small the device's speed wants batches to be.
@@ -14,10 +14,10 @@ const RANGE_BLOCKS_MIN: u64 = 256;
 /// The worker's position in work that is not listed block by block.
 #[derive(Debug, Default)]
 pub struct Pass {
-    /// The map that is visited as a whole, and its next shard.
+    /// The map that is visited as a whole, and its next leaf.
     map: Option<(MapId, u64)>,
-    /// The next shard of a pass over all maps.
-    all: Option<ShardKey>,
+    /// The next leaf of a pass over all maps.
+    all: Option<LeafKey>,
     /// Blocks visited by the pass over all maps.
     done: u64,
     /// Approximate number of blocks that it will visit.
@@ -51,7 +51,7 @@ impl Pass {
 
     /// Starts a new pass over all maps, which will visit about this many blocks.
     pub fn begin_full(&mut self, blocks: u64, now: Duration) {
-        self.all = Some(ShardKey { map: MapId(0), shard: 0 });
+        self.all = Some(LeafKey { map: MapId(0), leaf: 0 });
         (self.blocks, self.done, self.began) = (blocks, 0, Some(now));
         (self.is_sweeping, self.left) = (true, 0);
     }
@@ -91,7 +91,7 @@ impl Pass {
         blocks
     }
 
-    /// The map that is visited as a whole, and its next shard.
+    /// The map that is visited as a whole, and its next leaf.
     pub fn map(&self) -> Option<(MapId, u64)> {
         self.map
     }
@@ -102,7 +102,7 @@ impl Pass {
         self.map = Some((map, 0));
     }
 
-    /// Learns that shards of the map were added to the batch. `next` is the next shard. None: the map is done.
+    /// Learns that leaves of the map were added to the batch. `next` is the next leaf. None: the map is done.
     pub fn advance_map(&mut self, next: Option<(MapId, u64)>) {
         let before = self.map.expect("a map is being looked at");
         assert!(next.is_none_or(|next| next.0 == before.0 && next.1 > before.1), "from {before:?} to {next:?}");
@@ -110,14 +110,14 @@ impl Pass {
         self.is_batch_listed = false;
     }
 
-    /// The next shard of the pass over all maps.
-    pub fn all(&self) -> Option<ShardKey> {
+    /// The next leaf of the pass over all maps.
+    pub fn all(&self) -> Option<LeafKey> {
         self.all
     }
 
-    /// Learns that blocks of the pass over all maps were added to the batch. `next` is the next shard. None: the pass
+    /// Learns that blocks of the pass over all maps were added to the batch. `next` is the next leaf. None: the pass
     /// is done.
-    pub fn advance_all(&mut self, next: Option<ShardKey>, blocks: u64) {
+    pub fn advance_all(&mut self, next: Option<LeafKey>, blocks: u64) {
         let before = self.all.expect("a full pass is under way");
         assert!(next.is_none_or(|next| next > before), "from {before:?} to {next:?}");
         self.all = next;
@@ -158,9 +158,9 @@ impl Pass {
         };
     }
 
-    /// Whether a shard is still to be visited with others of its map or of all maps.
-    pub fn is_ahead_of(&self, key: ShardKey) -> bool {
-        let is_of_map = self.map.is_some_and(|(map, shard)| map == key.map && shard <= key.shard);
+    /// Whether a leaf is still to be visited with others of its map or of all maps.
+    pub fn is_ahead_of(&self, key: LeafKey) -> bool {
+        let is_of_map = self.map.is_some_and(|(map, leaf)| map == key.map && leaf <= key.leaf);
         is_of_map || self.all.is_some_and(|next| next <= key)
     }
 

@@ -13,19 +13,19 @@ use oncefs_toolbox::Random;
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
-use crate::format::device::DeviceRecord;
+use crate::format::device_record::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
 use crate::policy::policies::PolicyFacts;
 use crate::read::device::DataReader;
 use crate::settings::values::Tuning;
 use crate::signals::foreground::Foreground;
-use crate::space::claim::FreeBlocks;
 use crate::space::data_area::DataArea;
+use crate::space::free_blocks::FreeBlocks;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::published::Plan;
-use crate::worker::out_of_line::Worker;
+use crate::worker::worker_state::Worker;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
@@ -206,32 +206,32 @@ mod tests {
         Devices::new(Blocks(40_000), Settings { slowdown: Some(oncefs_dedup::Slowdown(100)), ..one_level() })
     }
 
-    fn fill(core: &Volume, blocks: u64) {
+    fn fill(volume: &Volume, blocks: u64) {
         for part in 0..blocks / 256 {
-            core.write(MapId(1), part << 20, &unique(256, part), |_, _| ()).unwrap();
-            core.commits.commit().unwrap();
+            volume.write(MapId(1), part << 20, &unique(256, part), |_, _| ()).unwrap();
+            volume.commits.commit().unwrap();
         }
     }
 
     #[test]
     fn a_volume_with_enough_data_is_probed_once_a_mount_and_keeps_the_number() {
         let devices = devices();
-        let core = devices.open();
-        fill(&core, 4_096);
-        assert!(!core.device_probe.probe_if_due(), "there is too little data");
-        fill(&core, 20_480);
-        assert!(core.device_probe.probe_if_due() && !core.device_probe.probe_if_due());
-        assert!(core.base.policy.is_piece_cost_measured());
-        core.device_probe.save_piece_cost().unwrap();
-        core.commits.commit().unwrap();
-        let cost = core.base.policy.piece_cost();
-        let core = devices.after_power_cut_of_all().open();
-        assert_eq!((core.base.policy.piece_cost(), core.base.policy.is_piece_cost_measured()), (cost, true));
-        let changes = core.base.stats.counters.groups_committed.load(Relaxed);
-        core.device_probe.save_piece_cost().unwrap();
-        core.commits.commit().unwrap();
+        let volume = devices.open();
+        fill(&volume, 4_096);
+        assert!(!volume.device_probe.probe_if_due(), "there is too little data");
+        fill(&volume, 20_480);
+        assert!(volume.device_probe.probe_if_due() && !volume.device_probe.probe_if_due());
+        assert!(volume.base.policy.is_piece_cost_measured());
+        volume.device_probe.save_piece_cost().unwrap();
+        volume.commits.commit().unwrap();
+        let cost = volume.base.policy.piece_cost();
+        let volume = devices.after_power_cut_of_all().open();
+        assert_eq!((volume.base.policy.piece_cost(), volume.base.policy.is_piece_cost_measured()), (cost, true));
+        let changes = volume.base.stats.counters.groups_committed.load(Relaxed);
+        volume.device_probe.save_piece_cost().unwrap();
+        volume.commits.commit().unwrap();
         assert_eq!(
-            core.base.stats.counters.groups_committed.load(Relaxed),
+            volume.base.stats.counters.groups_committed.load(Relaxed),
             changes,
             "what is kept is not written again"
         );
@@ -240,24 +240,24 @@ mod tests {
     #[test]
     fn a_mount_without_a_budget_is_not_probed() {
         let devices = Devices::new(Blocks(40_000), one_level());
-        let core = devices.open();
-        fill(&core, 20_480);
-        assert!(!core.device_probe.probe_if_due() && !core.base.policy.is_probed());
+        let volume = devices.open();
+        fill(&volume, 20_480);
+        assert!(!volume.device_probe.probe_if_due() && !volume.base.policy.is_probed());
     }
 
     #[test]
     fn a_damaged_record_is_as_if_nothing_was_measured() {
         let devices = devices();
-        let core = devices.open();
+        let volume = devices.open();
         let mut plan = Plan::default();
         let mut bytes = DeviceRecord { piece_cost: PieceCost::of_blocks(7.0) }.encode();
         bytes[1] ^= 1;
         plan.change.put(keys::device(), bytes);
-        core.publisher.apply_certain(plan).unwrap();
-        core.commits.commit().unwrap();
-        let core = devices.after_power_cut_of_all().open();
+        volume.publisher.apply_certain(plan).unwrap();
+        volume.commits.commit().unwrap();
+        let volume = devices.after_power_cut_of_all().open();
         assert_eq!(
-            (core.base.policy.piece_cost(), core.base.policy.is_piece_cost_measured()),
+            (volume.base.policy.piece_cost(), volume.base.policy.is_piece_cost_measured()),
             (PieceCost::EXPECTED, false)
         );
     }

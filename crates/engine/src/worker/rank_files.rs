@@ -10,7 +10,7 @@ use crate::signals::foreground::Foreground;
 use crate::signals::health::Health;
 use crate::signals::requests::Signals;
 use crate::space::free_space::FreeSpace;
-use crate::worker::out_of_line::Worker;
+use crate::worker::worker_state::Worker;
 
 /// Gives the ranker its turns.
 pub struct FileRanker {
@@ -57,12 +57,12 @@ mod tests {
 
     #[test]
     fn nothing_is_ranked_while_the_host_is_almost_full() {
-        let core = Devices::new(Blocks(700), one_level()).open();
-        assert_eq!(core.file_ranker.rank().unwrap(), None, "nobody ranks");
-        assert!(core.base.worker.rank_by(Box::new(|| Ok(Some(3)))));
+        let volume = Devices::new(Blocks(700), one_level()).open();
+        assert_eq!(volume.file_ranker.rank().unwrap(), None, "nobody ranks");
+        assert!(volume.base.worker.rank_by(Box::new(|| Ok(Some(3)))));
         for (host_bytes, blocks) in [(u64::MAX, Some(3)), (2 * HOST_MARGIN_BYTES - 1, None), (1 << 40, Some(3))] {
-            core.base.space.set_host_bytes(host_bytes);
-            assert_eq!(core.file_ranker.rank().unwrap(), blocks, "{host_bytes} bytes left");
+            volume.base.space.set_host_bytes(host_bytes);
+            assert_eq!(volume.file_ranker.rank().unwrap(), blocks, "{host_bytes} bytes left");
         }
     }
 }

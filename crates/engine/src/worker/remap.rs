@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::damage::notices::Damage;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::ShardKey;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::format::keys::LeafKey;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
 use crate::state::loading::Metadata;
@@ -160,14 +160,12 @@ impl Remapper {
     }
 }
 
-/// The shard of a map that contains an lbn, and the lbn's position in it.
-pub fn place_of(map: MapId, lbn: Lbn) -> (ShardKey, u16) {
-    (ShardKey { map, shard: lbn.0 / SHARD_BLOCKS }, (lbn.0 % SHARD_BLOCKS) as u16)
+/// The leaf of a map that contains an lbn, and the lbn's position in it.
+pub fn place_of(map: MapId, lbn: Lbn) -> (LeafKey, u16) {
+    (LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS }, (lbn.0 % LEAF_BLOCKS) as u16)
 }
 
-/// Whether two remaps form one extent: neighbours in a shard with neighbouring targets.
+/// Whether two remaps form one extent: neighbours in a leaf with neighbouring targets.
 fn continues(a: &Remap, b: &Remap) -> bool {
-    a.visit.lbn.plus(1) == b.visit.lbn
-        && a.target.0.plus(1) == b.target.0
-        && !b.visit.lbn.0.is_multiple_of(SHARD_BLOCKS)
+    a.visit.lbn.plus(1) == b.visit.lbn && a.target.0.plus(1) == b.target.0 && !b.visit.lbn.0.is_multiple_of(LEAF_BLOCKS)
 }

@@ -9,9 +9,9 @@ use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
 use crate::commit::log::Journal;
 use crate::format::backlog::Checkpoint;
-use crate::format::keys::ShardKey;
-use crate::format::keys::shard_parts;
-use crate::format::shard::{SHARD_BLOCKS, Target};
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::keys::LeafKey;
+use crate::format::keys::leaf_parts;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
 use crate::policy::effective::FilePolicies;
@@ -21,13 +21,13 @@ use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::sync::Mutex;
-use crate::worker::out_of_line::Worker;
 use crate::worker::pass::Pass;
 use crate::worker::visit::Place;
+use crate::worker::worker_state::Worker;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
-/// Most shards read at a time.
-const PORTION_SHARDS_MAX: u64 = 16;
+/// Most leaves read at a time.
+const PORTION_LEAVES_MAX: u64 = 16;
 
 /// Most files and parts of maps that one batch skips. If all files are excluded, a program that wants the device waits
 /// no longer than for these.
@@ -144,9 +144,9 @@ impl Worklist {
     /// Adds the next part of the work to a batch: of the current map, of the backlog, or of the pass over all maps.
     /// False: the batch ends here.
     fn extend_batch_by_one(&self, pass: &mut Pass, blocks_max: u64, range_min: u64, places: &mut Vec<Place>) -> bool {
-        let shards_max = (blocks_max / SHARD_BLOCKS).clamp(1, PORTION_SHARDS_MAX) as usize;
-        if let Some((map, shard)) = pass.map() {
-            let next = self.add_shards_of(map, shard, shards_max, places);
+        let leaves_max = (blocks_max / LEAF_BLOCKS).clamp(1, PORTION_LEAVES_MAX) as usize;
+        if let Some((map, leaf)) = pass.map() {
+            let next = self.add_leaves_of(map, leaf, leaves_max, places);
             pass.advance_map(next.unwrap_or_else(|error| skip_over(&error)));
             return true;
         }
@@ -160,7 +160,7 @@ impl Worklist {
             None => {
                 let Some(from) = pass.all() else { return false };
                 let before = places.len();
-                let next = self.add_shards_from(from, shards_max, |map| self.file_policies.is_later(map), places);
+                let next = self.add_leaves_from(from, leaves_max, |map| self.file_policies.is_later(map), places);
                 pass.advance_all(next.unwrap_or_else(|error| skip_over(&error)), (places.len() - before) as u64);
                 if pass.take_full_again() {
                     self.restart_full_pass(pass);
@@ -188,8 +188,8 @@ impl Worklist {
     fn stored_at(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Option<Pbn>>> {
         let _map = self.maps.lock(map).read();
         let mut stored = Vec::with_capacity(blocks as usize);
-        for (key, start, end) in shard_parts(map, first, blocks) {
-            for extent in self.metadata.shard(key)?.slice(start, end) {
+        for (key, start, end) in leaf_parts(map, first, blocks) {
+            for extent in self.metadata.leaf(key)?.slice(start, end) {
                 stored.extend((0..u64::from(extent.blocks)).map(|n| match extent.target {
                     Target::Data(pbn) => Some(pbn.plus(n)),
                     Target::Hole | Target::Reserved => None,
@@ -213,60 +213,60 @@ impl Worklist {
             return Ok(());
         }
         for (first, blocks) in runs {
-            for (key, start, end) in shard_parts(map, *first, *blocks) {
+            for (key, start, end) in leaf_parts(map, *first, *blocks) {
                 self.add_places(key, start, end, places)?;
             }
         }
         Ok(())
     }
 
-    /// Adds some shards of a map. Returns the next one.
-    fn add_shards_of(
+    /// Adds some leaves of a map. Returns the next one.
+    fn add_leaves_of(
         &self,
         map: MapId,
         from: u64,
-        shards_max: usize,
+        leaves_max: usize,
         places: &mut Vec<Place>,
     ) -> Result<Option<(MapId, u64)>> {
         let _map = self.maps.lock(map).read();
         if self.state.lock().is_detached(map) || !self.file_policies.is_later(map) {
             return Ok(None);
         }
-        let shards = self.metadata.stored_shards(map, from, shards_max)?;
-        assert!(shards.len() <= shards_max, "{} shards, at most {shards_max} wanted", shards.len());
-        for &shard in &shards {
-            let key = ShardKey { map, shard };
-            self.add_places(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
+        let leaves = self.metadata.stored_leaves(map, from, leaves_max)?;
+        assert!(leaves.len() <= leaves_max, "{} leaves, at most {leaves_max} wanted", leaves.len());
+        for &leaf in &leaves {
+            let key = LeafKey { map, leaf };
+            self.add_places(key, 0, LEAF_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
         }
-        Ok(shards.last().filter(|_| shards.len() == shards_max).map(|last| (map, last + 1)))
+        Ok(leaves.last().filter(|_| leaves.len() == leaves_max).map(|last| (map, last + 1)))
     }
 
-    /// Adds some shards of all wanted maps. Returns the next one.
-    pub fn add_shards_from(
+    /// Adds some leaves of all wanted maps. Returns the next one.
+    pub fn add_leaves_from(
         &self,
-        from: ShardKey,
-        shards_max: usize,
+        from: LeafKey,
+        leaves_max: usize,
         is_wanted: impl Fn(MapId) -> bool,
         places: &mut Vec<Place>,
-    ) -> Result<Option<ShardKey>> {
-        let (keys, mut next) = self.metadata.shards_from(from, shards_max)?;
+    ) -> Result<Option<LeafKey>> {
+        let (keys, mut next) = self.metadata.leaves_from(from, leaves_max)?;
         if let Some(last) = keys.last().filter(|last| next.is_some() && !is_wanted(last.map)) {
-            next = Some(ShardKey { map: MapId(last.map.0 + 1), shard: 0 });
+            next = Some(LeafKey { map: MapId(last.map.0 + 1), leaf: 0 });
         }
         for key in keys.into_iter().filter(|key| is_wanted(key.map)) {
             let _map = self.maps.lock(key.map).read();
             if !self.state.lock().is_detached(key.map) {
-                self.add_places(key, 0, SHARD_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
+                self.add_places(key, 0, LEAF_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
             }
         }
         Ok(next)
     }
 
-    /// The blocks in a part of a shard. The caller holds the map's lock.
-    fn add_places(&self, key: ShardKey, start: u16, end: u16, places: &mut Vec<Place>) -> Result<()> {
-        for extent in self.metadata.shard(key)?.slice(start, end) {
+    /// The blocks in a part of a leaf. The caller holds the map's lock.
+    fn add_places(&self, key: LeafKey, start: u16, end: u16, places: &mut Vec<Place>) -> Result<()> {
+        for extent in self.metadata.leaf(key)?.slice(start, end) {
             if let Target::Data(pbn) = extent.target {
-                let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(extent.first));
+                let lbn = Lbn(key.leaf * LEAF_BLOCKS + u64::from(extent.first));
                 places.extend((0..u64::from(extent.blocks)).map(|n| (key.map, lbn.plus(n), pbn.plus(n))));
             }
         }

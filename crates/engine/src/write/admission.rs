@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::Urgency;
+use crate::WriteMode;
 use crate::base::BaseParts;
 use crate::hints::store::Hints;
 use crate::settings::values::Inline;
@@ -75,7 +75,7 @@ impl Admission {
         for &index in &stored {
             batch.tags[index] = self.hasher.tag(batch.block(index));
         }
-        let is_awaited = batch.urgency == Urgency::Awaited && batch.policy.is_inline && self.looks_up();
+        let is_awaited = batch.write_mode == WriteMode::Awaited && batch.policy.is_inline && self.looks_up();
         let mode = self.tuning.with(|settings| settings.inline);
         batch.fingerprints_all = is_awaited
             || match is_admitted {

@@ -2,7 +2,7 @@
 
 use hashbrown::HashSet;
 
-use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, Urgency};
+use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, WriteMode};
 
 /// The outcome for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct Batch<'a> {
     /// How the file is deduplicated, looked up once for the request.
     pub policy: EffectivePolicy,
     /// Whether a program waits for it.
-    pub urgency: Urgency,
+    pub write_mode: WriteMode,
     /// Whole blocks.
     pub bytes: &'a [u8],
     /// A tag for each block.
@@ -57,13 +57,13 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Cuts whole blocks into a batch; nothing is decided yet.
-    pub fn new(first: Lbn, bytes: &'a [u8], policy: EffectivePolicy, urgency: Urgency) -> Self {
+    pub fn new(first: Lbn, bytes: &'a [u8], policy: EffectivePolicy, write_mode: WriteMode) -> Self {
         assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
         let blocks = bytes.len() / BLOCK_BYTES;
         Self {
             first,
             policy,
-            urgency,
+            write_mode,
             bytes,
             tags: vec![Tag::default(); blocks],
             fingerprints_all: false,

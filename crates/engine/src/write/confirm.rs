@@ -19,7 +19,7 @@ use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::inline::InlineDedup;
 use crate::write::place::Placer;
-use crate::{BLOCK_BYTES, Pbn, Urgency};
+use crate::{BLOCK_BYTES, Pbn, WriteMode};
 
 /// Confirms the candidates of a written request.
 pub struct BatchConfirmer {
@@ -127,7 +127,7 @@ impl BatchConfirmer {
     /// Whether blocks that would have to be read are stored anew, for the worker to compare later. With a worker, no
     /// program waits for a comparison.
     fn leaves_comparisons(&self, batch: &Batch) -> bool {
-        batch.urgency == Urgency::Awaited && batch.policy.is_later && self.backlog.is_on()
+        batch.write_mode == WriteMode::Awaited && batch.policy.is_later && self.backlog.is_on()
     }
 
     /// Reads the targets that are still candidates and compares them. Lists those that get a fingerprint this way.

@@ -11,8 +11,8 @@ use hashbrown::HashMap;
 use oncefs_dedup::{Blocks, Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
 use crate::base::BaseParts;
+use crate::format::extent_leaf::Target;
 use crate::format::page::page_of;
-use crate::format::shard::Target;
 use crate::hints::store::Hints;
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;

@@ -6,7 +6,7 @@ use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::{self, ShardKey};
+use crate::format::keys::{self, LeafKey};
 use crate::signals::health::Health;
 use crate::signals::requests::Signals;
 use crate::state::extents::pages_in;
@@ -18,10 +18,10 @@ use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
 use crate::{MapId, Result};
 
-/// Most shards freed in one publication: bounds its memory and the time that other threads wait for the lock. A
-/// publication ends earlier with the shard that brings it to as many pages of the block table as a piece of a change
+/// Most leaves freed in one publication: bounds its memory and the time that other threads wait for the lock. A
+/// publication ends earlier with the leaf that brings it to as many pages of the block table as a piece of a change
 /// has.
-const PORTION_SHARDS: usize = 8;
+const PORTION_LEAVES: usize = 8;
 
 /// Frees the blocks of detached maps.
 pub struct Reclaimer {
@@ -69,33 +69,33 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// Frees some shards of a detached map from number `from` on, and moves `from` past them. True: nothing is left.
+    /// Frees some leaves of a detached map from number `from` on, and moves `from` past them. True: nothing is left.
     pub fn reclaim_portion(&self, map: MapId, from: &mut u64) -> Result<bool> {
         self.health.usable()?;
         let _map = self.maps.lock(map).write();
-        let shards = self.metadata.stored_shards(map, *from, PORTION_SHARDS)?;
+        let leaves = self.metadata.stored_leaves(map, *from, PORTION_LEAVES)?;
         let mut edit = MapEdit::new(&self.metadata, map);
         let (mut pages, mut taken) = (0, 0);
-        for &shard in &shards {
-            let key = ShardKey { map, shard };
-            pages += pages_in(self.metadata.shard(key)?.extents().iter().copied()).len() as u64;
-            edit.drop_shard(key)?;
+        for &leaf in &leaves {
+            let key = LeafKey { map, leaf };
+            pages += pages_in(self.metadata.leaf(key)?.extents().iter().copied()).len() as u64;
+            edit.drop_leaf(key)?;
             taken += 1;
             if pages >= self.journal.bounds().piece_pages {
                 break;
             }
         }
         let mut plan = edit.into_plan();
-        let is_last = taken == shards.len() && taken < PORTION_SHARDS;
+        let is_last = taken == leaves.len() && taken < PORTION_LEAVES;
         if is_last {
             plan.change.delete(keys::detached(map));
         }
         plan.map = None;
         // Read before the publication, so that no other thread that wants room in the log waits for a read.
         self.metadata.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_shards(PORTION_SHARDS as u64));
+        let _room = self.change_room.claim_log_room(GroupBytes::of_leaves(PORTION_LEAVES as u64));
         self.publisher.apply_certain(plan)?;
-        *from = shards[..taken].last().map_or(0, |last| last + 1);
+        *from = leaves[..taken].last().map_or(0, |last| last + 1);
         if is_last {
             self.state.lock().forget_detached(map);
         }

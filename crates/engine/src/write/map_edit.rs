@@ -1,7 +1,7 @@
 //! The changes of one map, collected into a plan together with the references that they release.
 
-use crate::format::keys::ShardKey;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
+use crate::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
+use crate::format::keys::LeafKey;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
 use crate::state::published::{Mapped, Plan, StoredBlock};
@@ -11,7 +11,7 @@ use crate::{Lbn, MapId, Result};
 pub struct MapEdit<'a> {
     metadata: &'a Metadata,
     plan: Plan,
-    open: Option<(ShardKey, Shard)>,
+    open: Option<(LeafKey, ExtentLeaf)>,
     /// By how many blocks (data and reserved) the map grows.
     pub mapped_delta: i64,
 }
@@ -22,13 +22,13 @@ impl<'a> MapEdit<'a> {
         Self { metadata, plan: Plan { map: Some(map), ..Plan::default() }, open: None, mapped_delta: 0 }
     }
 
-    /// The extents from `first` to `end` (block numbers within the shard), holes included.
-    pub fn look(&mut self, key: ShardKey, first: u16, end: u16) -> Result<Vec<Extent>> {
-        Ok(self.shard(key)?.slice(first, end).collect())
+    /// The extents from `first` to `end` (block numbers within the leaf), holes included.
+    pub fn look(&mut self, key: LeafKey, first: u16, end: u16) -> Result<Vec<Extent>> {
+        Ok(self.leaf(key)?.slice(first, end).collect())
     }
 
-    /// Gives part of a shard a new target and releases the old one.
-    pub fn set(&mut self, key: ShardKey, new: Extent) -> Result<()> {
+    /// Gives part of a leaf a new target and releases the old one.
+    pub fn set(&mut self, key: LeafKey, new: Extent) -> Result<()> {
         assert!(new.blocks > 0, "an extent of no blocks in {key:?}");
         for old in self.look(key, new.first, new.end())? {
             let blocks = u64::from(old.blocks);
@@ -47,8 +47,8 @@ impl<'a> MapEdit<'a> {
         if new.target == Target::Reserved {
             self.plan.reserved_delta += i64::from(new.blocks);
         }
-        self.shard(key)?.set(new);
-        let lbn = Lbn(key.shard * SHARD_BLOCKS + u64::from(new.first));
+        self.leaf(key)?.set(new);
+        let lbn = Lbn(key.leaf * LEAF_BLOCKS + u64::from(new.first));
         self.plan.mapped.push(Mapped { lbn, blocks: new.blocks, target: new.target });
         Ok(())
     }
@@ -60,9 +60,9 @@ impl<'a> MapEdit<'a> {
         self.plan.staged.push(stored.pbn);
     }
 
-    /// Removes a whole shard and releases its references.
-    pub fn drop_shard(&mut self, key: ShardKey) -> Result<()> {
-        let end = SHARD_BLOCKS as u16;
+    /// Removes a whole leaf and releases its references.
+    pub fn drop_leaf(&mut self, key: LeafKey) -> Result<()> {
+        let end = LEAF_BLOCKS as u16;
         self.set(key, Extent { first: 0, blocks: end, target: Target::Hole })?;
         self.plan.mapped.pop();
         self.plan.drops.push(key);
@@ -88,22 +88,22 @@ impl<'a> MapEdit<'a> {
         }
     }
 
-    fn shard(&mut self, key: ShardKey) -> Result<&mut Shard> {
+    fn leaf(&mut self, key: LeafKey) -> Result<&mut ExtentLeaf> {
         if self.open.as_ref().is_none_or(|(open, _)| *open != key) {
             self.close();
-            let edited = self.plan.shards.iter().position(|(edited, _)| *edited == key);
-            let shard = match edited {
-                Some(index) => self.plan.shards.swap_remove(index).1,
-                None => (*self.metadata.shard(key)?).clone(),
+            let edited = self.plan.leaves.iter().position(|(edited, _)| *edited == key);
+            let leaf = match edited {
+                Some(index) => self.plan.leaves.swap_remove(index).1,
+                None => (*self.metadata.leaf(key)?).clone(),
             };
-            self.open = Some((key, shard));
+            self.open = Some((key, leaf));
         }
         Ok(&mut self.open.as_mut().expect("opened above").1)
     }
 
     fn close(&mut self) {
         if let Some(done) = self.open.take() {
-            self.plan.shards.push(done);
+            self.plan.leaves.push(done);
         }
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
 use crate::device::buffer::PooledBuf;
-use crate::format::keys::ShardKey;
-use crate::format::keys::shard_parts;
-use crate::format::shard::{Extent, Target};
+use crate::format::extent_leaf::{Extent, Target};
+use crate::format::keys::LeafKey;
+use crate::format::keys::leaf_parts;
 use crate::read::steps::Reader;
 use crate::space::allocator::Run;
-use crate::space::claim::Claim;
-use crate::space::claim::FreeBlocks;
 use crate::space::data_area::DataArea;
+use crate::space::free_blocks::Claim;
+use crate::space::free_blocks::FreeBlocks;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::published::StoredBlock;
@@ -29,7 +29,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// A block of which a part becomes zeros.
 struct CutBlock {
     lbn: Lbn,
-    place: (ShardKey, u16),
+    place: (LeafKey, u16),
     /// Its new content, staged. None: only zeros are left, so it becomes a hole.
     stored: Option<StoredBlock>,
 }
@@ -41,9 +41,9 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Adds the cut blocks of one shard to the change of their map.
-    pub fn add_to(&self, edit: &mut MapEdit<'_>, shard: ShardKey) -> Result<()> {
-        for cut in self.blocks.iter().filter(|cut| cut.place.0 == shard) {
+    /// Adds the cut blocks of one leaf to the change of their map.
+    pub fn add_to(&self, edit: &mut MapEdit<'_>, leaf: LeafKey) -> Result<()> {
+        for cut in self.blocks.iter().filter(|cut| cut.place.0 == leaf) {
             let (key, at) = cut.place;
             let target = cut.stored.map_or(Target::Hole, |stored| Target::Data(stored.pbn));
             edit.set(key, Extent { first: at, blocks: 1, target })?;
@@ -130,8 +130,8 @@ impl PartialBlocks {
     fn cut_block(&self, map: MapId, from: u64, to: u64) -> Result<Option<CutBlock>> {
         let lbn = Lbn(from / BLOCK);
         assert!(from < to && to <= (lbn.0 + 1) * BLOCK, "bytes {from} to {to} lie within one block");
-        let (key, at, end) = shard_parts(map, lbn, 1).next().expect("one block has one part");
-        let target = self.metadata.shard(key)?.slice(at, end).next().map(|extent| extent.target);
+        let (key, at, end) = leaf_parts(map, lbn, 1).next().expect("one block has one part");
+        let target = self.metadata.leaf(key)?.slice(at, end).next().map(|extent| extent.target);
         if !matches!(target, Some(Target::Data(_))) {
             return Ok(None);
         }

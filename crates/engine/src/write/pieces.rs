@@ -2,7 +2,7 @@
 //! published in one commit group.
 //!
 //! The rule: everything that a piece needs from disk is in memory before the group is held together. So a commit, and
-//! with it every fsync, waits for the pieces' publications but never for a read. A change is bounded by shards and by
+//! with it every fsync, waits for the pieces' publications but never for a read. A change is bounded by leaves and by
 //! distinct pages of the block table (`commit/log_room.rs`). A larger change is refused, and its caller splits it.
 
 use std::collections::BTreeSet;
@@ -19,8 +19,8 @@ use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
 use crate::signals::health::Health;
 use crate::space::allocator::Run;
-use crate::space::claim::FreeBlocks;
-use crate::space::claim::RoomClaim;
+use crate::space::free_blocks::FreeBlocks;
+use crate::space::free_blocks::RoomClaim;
 use crate::space::pins::Pins;
 use crate::space::write_out::BlockWriter;
 use crate::state::loading::Metadata;
@@ -37,15 +37,15 @@ use crate::write::publish::Publisher;
 use crate::write::range_parts::RangeParts;
 use crate::{Change, Error, MapId, Pbn, Result};
 
-/// Plans the pieces of a change of one map, whose lock the caller holds exclusively. Each of its shards is edited once.
+/// Plans the pieces of a change of one map, whose lock the caller holds exclusively. Each of its leaves is edited once.
 pub struct Planner<'a> {
     parts: &'a RangeParts,
     map: MapId,
     edit: MapEdit<'a>,
     takes: Vec<Run>,
-    shards: u64,
-    /// Shards and pages of the open piece.
-    piece_shards: usize,
+    leaves: u64,
+    /// Leaves and pages of the open piece.
+    piece_leaves: usize,
     piece_pages: HashSet<u64>,
     /// Pages of all pieces.
     pages: BTreeSet<u64>,
@@ -61,8 +61,8 @@ impl<'a> Planner<'a> {
             map,
             edit: MapEdit::new(parts.metadata(), map),
             takes: Vec::new(),
-            shards: 0,
-            piece_shards: 0,
+            leaves: 0,
+            piece_leaves: 0,
             piece_pages: HashSet::new(),
             pages: BTreeSet::new(),
             plans: Vec::new(),
@@ -70,10 +70,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Plans the change of one shard. `edit` returns the runs to which the map takes references.
-    pub fn shard(&mut self, edit: impl FnOnce(&mut MapEdit<'a>) -> Result<Vec<Run>>) -> Result<()> {
+    /// Plans the change of one leaf. `edit` returns the runs to which the map takes references.
+    pub fn leaf(&mut self, edit: impl FnOnce(&mut MapEdit<'a>) -> Result<Vec<Run>>) -> Result<()> {
         let bounds = self.parts.bounds();
-        if self.piece_shards >= bounds.piece_shards || self.piece_pages.len() as u64 >= bounds.piece_pages {
+        if self.piece_leaves >= bounds.piece_leaves || self.piece_pages.len() as u64 >= bounds.piece_pages {
             self.end_piece()?;
         }
         // The last run may have grown.
@@ -83,11 +83,11 @@ impl<'a> Planner<'a> {
         self.piece_pages.extend(&touched);
         self.pages.extend(&touched);
         self.takes.extend(takes);
-        self.piece_shards += 1;
-        self.shards += 1;
-        let is_too_large = self.shards > bounds.gated_shards_max
-            // A single shard always fits, because it cannot be split.
-            || self.shards > 1 && self.pages.len() as u64 > bounds.group_pages;
+        self.piece_leaves += 1;
+        self.leaves += 1;
+        let is_too_large = self.leaves > bounds.gated_leaves_max
+            // A single leaf always fits, because it cannot be split.
+            || self.leaves > 1 && self.pages.len() as u64 > bounds.group_pages;
         if is_too_large { Err(Error::TooLargeForGroup) } else { Ok(()) }
     }
 
@@ -98,14 +98,14 @@ impl<'a> Planner<'a> {
         plan.increfs = self.parts.takes_of(&std::mem::take(&mut self.takes))?;
         self.plans.push(plan);
         self.piece_pages.clear();
-        self.piece_shards = 0;
+        self.piece_leaves = 0;
         Ok(())
     }
 
     /// All pieces. At least one, which holds the caller's records.
     pub fn finish(mut self) -> Result<Pieces> {
         self.end_piece()?;
-        let bytes = GroupBytes::of_shards(self.shards);
+        let bytes = GroupBytes::of_leaves(self.leaves);
         Ok(Pieces { map: self.map, plans: self.plans, delta: self.delta, bytes })
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
 use crate::space::allocator::Run;
-use crate::space::claim::Claim;
-use crate::space::claim::FreeBlocks;
+use crate::space::free_blocks::Claim;
+use crate::space::free_blocks::FreeBlocks;
 use crate::space::free_space::FreeSpace;
 use crate::space::write_out::BlockWriter;
 use crate::space::write_out::Look;

@@ -238,18 +238,18 @@ mod tests {
         // With reads verified, a block that is unknown to the table would fail.
         let settings = Settings { verify: Verify::Off, ..one_level() };
         let devices = Devices::new(Blocks(40_000), settings);
-        let core = devices.open();
+        let volume = devices.open();
         let mut random = Random::new(1);
         let data: Vec<u8> = (0..32 * BLOCK_BYTES / 8).flat_map(|_| random.word().to_le_bytes()).collect();
-        core.write(MapId(1), 0, &data, |_, _| ()).unwrap();
-        core.commits.checkpoint().unwrap();
-        drop(core);
+        volume.write(MapId(1), 0, &data, |_, _| ()).unwrap();
+        volume.commits.checkpoint().unwrap();
+        drop(volume);
         // Sectors of zeros are intact ones whose blocks are free. The first one holds the table's stamp.
         devices.table.write_at(&[0; PAGE_BYTES - SECTOR_BYTES], SECTOR_BYTES as u64).unwrap();
-        let core = devices.open();
-        let refused = core.range_changes.truncate(MapId(1), 0, |_, _| ());
+        let volume = devices.open();
+        let refused = volume.range_changes.truncate(MapId(1), 0, |_, _| ());
         assert!(matches!(refused, Err(Error::Corrupt { .. })), "{refused:?}");
-        assert!(*core.reader.read(MapId(1), 0, data.len()).unwrap() == *data);
-        core.commits.commit().unwrap();
+        assert!(*volume.reader.read(MapId(1), 0, data.len()).unwrap() == *data);
+        volume.commits.commit().unwrap();
     }
 }

@@ -8,11 +8,11 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::base::BaseParts;
-use crate::format::keys::shard_parts;
-use crate::format::shard::{Extent, Target};
+use crate::format::extent_leaf::{Extent, Target};
+use crate::format::keys::leaf_parts;
 use crate::space::allocator::Run;
-use crate::space::claim::Claim;
-use crate::space::claim::FreeBlocks;
+use crate::space::free_blocks::Claim;
+use crate::space::free_blocks::FreeBlocks;
 use crate::space::free_space::FreeSpace;
 use crate::space::write_out::BlockWriter;
 use crate::state::loading::Metadata;
@@ -131,7 +131,7 @@ impl BatchPublisher {
         let mut edit = MapEdit::new(&self.metadata, map);
         let mut unchanged = HashSet::new();
         let mut index = 0;
-        for (key, first, end) in shard_parts(map, batch.first, batch.len() as u64) {
+        for (key, first, end) in leaf_parts(map, batch.first, batch.len() as u64) {
             let old: Vec<Target> = edit
                 .look(key, first, end)?
                 .iter()

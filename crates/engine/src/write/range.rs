@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::{ShardKey, shard_parts};
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
+use crate::format::keys::{LeafKey, leaf_parts};
 use crate::space::allocator::Run;
-use crate::state::extents::within_shard;
+use crate::state::extents::within_leaf;
 use crate::state::maps::MapLocks;
 use crate::state::published::Plan;
 use crate::state::replacements::damaged;
@@ -39,17 +39,17 @@ impl RangeChanges {
         self.publish_pieces(pieces.map(|pieces| (pieces, None)), &cuts, with)
     }
 
-    /// Plans that whole blocks become holes. It visits only shards that exist, because a range may be far larger than
+    /// Plans that whole blocks become holes. It visits only leaves that exist, because a range may be far larger than
     /// the stored part of its file.
     fn plan_cut(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>, cuts: &Cuts) -> Result<Pieces> {
-        let limit = self.journal.bounds().gated_shards_max as usize + 1;
-        let mut shards = self.metadata.stored_shards(map, touched.start / SHARD_BLOCKS, limit)?;
-        shards.retain(|shard| shard * SHARD_BLOCKS < touched.end);
+        let limit = self.journal.bounds().gated_leaves_max as usize + 1;
+        let mut leaves = self.metadata.stored_leaves(map, touched.start / LEAF_BLOCKS, limit)?;
+        leaves.retain(|leaf| leaf * LEAF_BLOCKS < touched.end);
         let mut planner = Planner::new(&self.range_parts, map);
-        for &shard in &shards {
-            let key = ShardKey { map, shard };
-            planner.shard(|edit| {
-                cut_shard(edit, key, whole)?;
+        for &leaf in &leaves {
+            let key = LeafKey { map, leaf };
+            planner.leaf(|edit| {
+                cut_leaf(edit, key, whole)?;
                 cuts.add_to(edit, key)?;
                 Ok(Vec::new())
             })?;
@@ -60,9 +60,9 @@ impl RangeChanges {
     /// Plans that blocks become reserved: all of `whole`, and the holes of `touched`.
     fn plan_fill(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>, cuts: &Cuts) -> Result<Pieces> {
         let mut planner = Planner::new(&self.range_parts, map);
-        for (key, start, end) in shard_parts(map, Lbn(touched.start), touched.end - touched.start) {
-            planner.shard(|edit| {
-                let (first, stop) = within_shard(key.shard, whole);
+        for (key, start, end) in leaf_parts(map, Lbn(touched.start), touched.end - touched.start) {
+            planner.leaf(|edit| {
+                let (first, stop) = within_leaf(key.leaf, whole);
                 if first < stop {
                     edit.set(key, Extent { first, blocks: stop - first, target: Target::Reserved })?;
                 }
@@ -157,14 +157,14 @@ impl RangeChanges {
         Ok(true)
     }
 
-    /// Plans that blocks of one map become those of another, by shards of the target.
+    /// Plans that blocks of one map become those of another, by leaves of the target.
     fn plan_clone(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Pieces> {
         let mut planner = Planner::new(&self.range_parts, target.0);
         let mut from = source.1;
-        for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
+        for (key, start, end) in leaf_parts(target.0, target.1, blocks.0) {
             let wanted = self.range_parts.targets_to_share(source.0, from, u64::from(end - start))?;
             from = from.plus(u64::from(end - start));
-            planner.shard(|edit| {
+            planner.leaf(|edit| {
                 let mut first = start;
                 for (target, blocks) in &wanted {
                     edit.set(key, Extent { first, blocks: *blocks as u16, target: *target })?;
@@ -209,18 +209,18 @@ impl RangeChanges {
     }
 }
 
-fn cut_shard(edit: &mut MapEdit, key: ShardKey, blocks: &Range<u64>) -> Result<()> {
-    let (start, end) = within_shard(key.shard, blocks);
+fn cut_leaf(edit: &mut MapEdit, key: LeafKey, blocks: &Range<u64>) -> Result<()> {
+    let (start, end) = within_leaf(key.leaf, blocks);
     if start >= end {
         return Ok(());
     }
-    if (start, u64::from(end)) == (0, SHARD_BLOCKS) {
-        return edit.drop_shard(key);
+    if (start, u64::from(end)) == (0, LEAF_BLOCKS) {
+        return edit.drop_leaf(key);
     }
     edit.set(key, Extent { first: start, blocks: end - start, target: Target::Hole })
 }
 
-fn fill_holes(edit: &mut MapEdit, key: ShardKey, start: u16, end: u16) -> Result<()> {
+fn fill_holes(edit: &mut MapEdit, key: LeafKey, start: u16, end: u16) -> Result<()> {
     let holes: Vec<Extent> = edit.look(key, start, end)?;
     for hole in holes.into_iter().filter(|extent| extent.target == Target::Hole) {
         edit.set(key, Extent { target: Target::Reserved, ..hole })?;

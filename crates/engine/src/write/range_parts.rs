@@ -1,5 +1,5 @@
-//! The shards of a range of a map, and how the range is split into parts that fit into one commit group each: by
-//! shards, and by distinct pages of the block table.
+//! The leaves of a range of a map, and how the range is split into parts that fit into one commit group each: by
+//! leaves, and by distinct pages of the block table.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use crate::base::BaseParts;
 use crate::commit::log::Journal;
 use crate::commit::log_room::GroupBounds;
-use crate::format::keys::{ShardKey, shard_parts};
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::keys::{LeafKey, leaf_parts};
 use crate::format::page::page_of;
-use crate::format::shard::{SHARD_BLOCKS, Target};
 use crate::space::allocator::Run;
-use crate::space::claim::FreeBlocks;
-use crate::state::extents::{pages_in, pages_of, within_shard};
+use crate::space::free_blocks::FreeBlocks;
+use crate::state::extents::{pages_in, pages_of, within_leaf};
 use crate::state::loading::Metadata;
 use crate::state::published::Incref;
 use crate::state::table::damaged_entry;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-const SHARD_BYTES: u64 = SHARD_BLOCKS * BLOCK;
+const LEAF_BYTES: u64 = LEAF_BLOCKS * BLOCK;
 /// Pages that are read ahead together.
 const PORTION_PAGES: usize = 64;
 
@@ -27,18 +27,18 @@ const PORTION_PAGES: usize = 64;
 struct Splitter {
     parts: Vec<Range<u64>>,
     from: u64,
-    /// Shards of the open part.
-    shards: u64,
+    /// Leaves of the open part.
+    leaves: u64,
     pages: u64,
 }
 
 impl Splitter {
-    /// The open part ends where a shard begins.
-    fn cut(&mut self, shard: u64) {
-        let end = shard * SHARD_BYTES;
+    /// The open part ends where a leaf begins.
+    fn cut(&mut self, leaf: u64) {
+        let end = leaf * LEAF_BYTES;
         assert!(end > self.from, "a part from {} to {end}", self.from);
         self.parts.push(self.from..end);
-        (self.from, self.shards, self.pages) = (end, 0, 0);
+        (self.from, self.leaves, self.pages) = (end, 0, 0);
     }
 }
 
@@ -73,26 +73,26 @@ impl RangeParts {
     pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         let bounds = *self.journal.bounds();
         let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
-        let mut split = Splitter { parts: Vec::new(), from: bytes.start, shards: 0, pages: 0 };
+        let mut split = Splitter { parts: Vec::new(), from: bytes.start, leaves: 0, pages: 0 };
         let cut_long = |split: &mut Splitter, end: u64| {
-            while fills_holes && end - split.from / SHARD_BYTES > bounds.gated_shards_max {
-                split.cut(split.from / SHARD_BYTES + bounds.gated_shards_max);
+            while fills_holes && end - split.from / LEAF_BYTES > bounds.gated_leaves_max {
+                split.cut(split.from / LEAF_BYTES + bounds.gated_leaves_max);
             }
         };
-        self.metadata.each_shard(map, &blocks, |shard| {
-            // Includes this shard, so that no later cut comes before a shard that the part already counts.
-            cut_long(&mut split, shard + 1);
-            let (first, end) = within_shard(shard, &blocks);
-            let pages = pages_in(self.metadata.shard(ShardKey { map, shard })?.slice(first, end)).len() as u64;
-            let is_full = split.shards >= bounds.gated_shards_max || split.pages + pages > bounds.group_pages;
-            if is_full && split.shards > 0 {
-                split.cut(shard);
+        self.metadata.each_leaf(map, &blocks, |leaf| {
+            // Includes this leaf, so that no later cut comes before a leaf that the part already counts.
+            cut_long(&mut split, leaf + 1);
+            let (first, end) = within_leaf(leaf, &blocks);
+            let pages = pages_in(self.metadata.leaf(LeafKey { map, leaf })?.slice(first, end)).len() as u64;
+            let is_full = split.leaves >= bounds.gated_leaves_max || split.pages + pages > bounds.group_pages;
+            if is_full && split.leaves > 0 {
+                split.cut(leaf);
             }
-            split.shards += 1;
+            split.leaves += 1;
             split.pages += pages;
             Ok(true)
         })?;
-        cut_long(&mut split, bytes.end.div_ceil(SHARD_BYTES));
+        cut_long(&mut split, bytes.end.div_ceil(LEAF_BYTES));
         split.parts.push(split.from..bytes.end);
         Ok(split.parts)
     }
@@ -100,15 +100,15 @@ impl RangeParts {
     /// See [`crate::Store::clone_part`].
     pub fn clone_part(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Blocks> {
         let bounds = *self.journal.bounds();
-        let (mut done, mut pages, mut shards) = (0, 0, 0);
-        for (key, start, end) in shard_parts(target.0, target.1, blocks.0) {
+        let (mut done, mut pages, mut leaves) = (0, 0, 0);
+        for (key, start, end) in leaf_parts(target.0, target.1, blocks.0) {
             let here = u64::from(end - start);
-            pages += pages_in(self.metadata.shard(key)?.slice(start, end)).len() as u64;
+            pages += pages_in(self.metadata.leaf(key)?.slice(start, end)).len() as u64;
             // A clone shares a bad block's replacement, which may lie anywhere.
             let shared = self.targets_to_share(source.0, source.1.plus(done), here)?;
             pages += pages_of(shared.into_iter()).len() as u64;
-            shards += 1;
-            if done > 0 && (pages > bounds.group_pages || shards > bounds.gated_shards_max) {
+            leaves += 1;
+            if done > 0 && (pages > bounds.group_pages || leaves > bounds.gated_leaves_max) {
                 break;
             }
             done += here;
@@ -120,12 +120,12 @@ impl RangeParts {
     /// group may have. If a page cannot be read, or leaves memory again, the change itself deals with it.
     pub fn read_ahead_of_change(&self, map: MapId, blocks: &Range<u64>) {
         let bounds = *self.journal.bounds();
-        let (mut pages, mut shards) = (Vec::new(), 0);
-        let found = self.metadata.each_shard(map, blocks, |shard| {
-            let (first, end) = within_shard(shard, blocks);
-            pages.extend(pages_in(self.metadata.shard(ShardKey { map, shard })?.slice(first, end)));
-            shards += 1;
-            Ok(shards < bounds.gated_shards_max && (pages.len() as u64) < bounds.group_pages)
+        let (mut pages, mut leaves) = (Vec::new(), 0);
+        let found = self.metadata.each_leaf(map, blocks, |leaf| {
+            let (first, end) = within_leaf(leaf, blocks);
+            pages.extend(pages_in(self.metadata.leaf(LeafKey { map, leaf })?.slice(first, end)));
+            leaves += 1;
+            Ok(leaves < bounds.gated_leaves_max && (pages.len() as u64) < bounds.group_pages)
         });
         pages.sort_unstable();
         pages.dedup();
@@ -137,13 +137,13 @@ impl RangeParts {
         }
     }
 
-    /// Reads the shards of a range whose holes are filled, before its map is locked. It also reads shards that hold
+    /// Reads the leaves of a range whose holes are filled, before its map is locked. It also reads leaves that hold
     /// nothing yet, because only a look-up tells that they are empty. At most as many as a part may have. If one leaves
     /// memory again, the change itself reads it.
     pub fn read_ahead_of_filling(&self, map: MapId, blocks: &Range<u64>) {
-        let shards = shard_parts(map, Lbn(blocks.start), blocks.end.saturating_sub(blocks.start));
-        let shards_max = self.journal.bounds().gated_shards_max as usize;
-        if let Err(error) = shards.take(shards_max).try_for_each(|(key, _, _)| self.metadata.shard(key).map(drop)) {
+        let leaves = leaf_parts(map, Lbn(blocks.start), blocks.end.saturating_sub(blocks.start));
+        let leaves_max = self.journal.bounds().gated_leaves_max as usize;
+        if let Err(error) = leaves.take(leaves_max).try_for_each(|(key, _, _)| self.metadata.leaf(key).map(drop)) {
             log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
         }
     }
@@ -154,9 +154,9 @@ impl RangeParts {
     /// becomes a hole.
     pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {
         let mut wanted = Vec::new();
-        for (key, start, end) in shard_parts(map, from, blocks) {
-            let shard = self.metadata.shard(key)?;
-            wanted.extend(shard.slice(start, end).map(|extent| (extent.target, u64::from(extent.blocks))));
+        for (key, start, end) in leaf_parts(map, from, blocks) {
+            let leaf = self.metadata.leaf(key)?;
+            wanted.extend(leaf.slice(start, end).map(|extent| (extent.target, u64::from(extent.blocks))));
         }
         let mut wanted = self.metadata.around_bad(&wanted)?.unwrap_or(wanted);
         for (target, _) in &mut wanted {

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use crate::format::shard::Target;
-use crate::space::claim::RoomClaim;
+use crate::format::extent_leaf::Target;
+use crate::space::free_blocks::RoomClaim;
 use crate::write::pieces::Pieces;
 use crate::write::range_parts::RangeParts;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
@@ -12,11 +12,11 @@ use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 impl RangeParts {
-    /// See [`crate::Store::check_room`]. The answer is advice, so it takes no lock: a range may have a million shards.
+    /// See [`crate::Store::check_room`]. The answer is advice, so it takes no lock: a range may have a million leaves.
     pub fn check_room(&self, map: MapId, bytes: &Range<u64>) -> Result<()> {
         let blocks = bytes.start / BLOCK..bytes.end.div_ceil(BLOCK);
         let all = blocks.end.saturating_sub(blocks.start);
-        // If everything fits even without counting, no shard has to be read.
+        // If everything fits even without counting, no leaf has to be read.
         if self.free_blocks.claim_reservations(all).is_ok() {
             return Ok(());
         }

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
+use crate::format::extent_leaf::Target;
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::shard_parts;
-use crate::format::shard::Target;
+use crate::format::keys::leaf_parts;
 use crate::policy::effective::FilePolicies;
 use crate::signals::health::Health;
-use crate::space::claim::Claim;
+use crate::space::free_blocks::Claim;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
@@ -28,7 +28,7 @@ use crate::write::place::Placer;
 use crate::write::publish::OnPublish;
 use crate::write::publish_batch::BatchPublisher;
 use crate::write::share_open::OpenRunSharer;
-use crate::{BLOCK_BYTES, Change, Lbn, MapId, Result, Stage, Urgency};
+use crate::{BLOCK_BYTES, Change, Lbn, MapId, Result, Stage, WriteMode};
 
 /// Writes requests: it calls the steps in their order.
 pub struct Writer {
@@ -94,7 +94,7 @@ impl Writer {
         map: MapId,
         at: u64,
         data: &[u8],
-        urgency: Urgency,
+        write_mode: WriteMode,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.health.usable()?;
@@ -108,7 +108,7 @@ impl Writer {
         }
         let whole = merged.as_deref().unwrap_or(data);
         let mut batch =
-            Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.file_policies.effective_policy(map), urgency);
+            Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.file_policies.effective_policy(map), write_mode);
         let blocks = batch.len() as u64;
         let current = self.current_targets(map, &batch, locked.is_some())?;
         let mut is_admitted = batch.policy.is_inline && self.admission.admit();
@@ -159,8 +159,8 @@ impl Writer {
     fn current_targets(&self, map: MapId, batch: &Batch, is_locked: bool) -> Result<Vec<Target>> {
         let _map = (!is_locked).then(|| self.maps.lock(map).read());
         let mut targets = Vec::with_capacity(batch.len());
-        for (key, first, end) in shard_parts(map, batch.first, batch.len() as u64) {
-            for extent in self.metadata.shard(key)?.slice(first, end) {
+        for (key, first, end) in leaf_parts(map, batch.first, batch.len() as u64) {
+            for extent in self.metadata.leaf(key)?.slice(first, end) {
                 targets.extend((0..u64::from(extent.blocks)).map(|n| extent.target.plus(n)));
             }
         }

@@ -6,13 +6,13 @@ use oncefs_dedup::{Hint, HintPage, PieceCost, Prefix, Sample, Skipped, Slowdown}
 use oncefs_engine::device::ALIGN_BYTES;
 use oncefs_engine::format::checkpoint::Checkpoint;
 use oncefs_engine::format::damage_records::{BadRecord, ScrubRecord, ScrubState};
-use oncefs_engine::format::device::DeviceRecord;
+use oncefs_engine::format::device_record::DeviceRecord;
+use oncefs_engine::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
 use oncefs_engine::format::hint_header::HintHeader;
-use oncefs_engine::format::keys::{self, ShardKey};
+use oncefs_engine::format::keys::{self, LeafKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
-use oncefs_engine::format::shard::{Extent, SHARD_BLOCKS, Shard, Target};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{VERSION, backlog, damage_records, file_policy, hint_page, label};
 use oncefs_engine::{
@@ -58,7 +58,7 @@ fn the_sizes_in_the_page_s_sentences_are_those_of_the_code() {
             PAGE_BYTES / SECTOR_BYTES
         ),
         format!("A sector has {SECTOR_BYTES} bytes"),
-        format!("lie in shards of {SHARD_BLOCKS} lbns"),
+        format!("lie in leaves of {LEAF_BLOCKS} lbns"),
         format!("beginning at a multiple of {ALIGN_BYTES}"),
         format!("lies at byte `{BLOCK_BYTES} * p`"),
         format!("lies at byte `{} * (p + 1)`", hint_page::BYTES),
@@ -199,7 +199,7 @@ fn the_checkpoint_is_as_the_page_says() {
 #[test]
 fn the_engine_s_keys_are_as_the_page_says() {
     assert_key("checkpoint", &keys::checkpoint(), &[], b"");
-    assert_key("shard", &keys::shard(ShardKey { map: MapId(5), shard: 6 }), &[5, 6], b"");
+    assert_key("leaf", &keys::leaf(LeafKey { map: MapId(5), leaf: 6 }), &[5, 6], b"");
     assert_key("detached map", &keys::detached(MapId(7)), &[7], b"");
     let advice = keys::advice(&[0x0102; 513]);
     assert_key("free counts", &advice[0].0, &[0], b"");
@@ -342,7 +342,7 @@ fn read_by_the_page(values: &mut Values, before: &mut [u64; 3]) -> (String, Vec<
         fields.push((name.to_owned(), value));
     }
     let named = fields.iter().find(|(name, _)| name == "blocks").map(|(_, blocks)| blocks.parse().unwrap());
-    let blocks = named.unwrap_or(if row[1] == "drop shard" { SHARD_BLOCKS } else { 1 });
+    let blocks = named.unwrap_or(if row[1] == "drop leaf" { LEAF_BLOCKS } else { 1 });
     for ((number, advance), before) in numbers.iter().zip([0, blocks, blocks]).zip(before) {
         *before = number.map_or(*before, |number| number + advance);
     }
@@ -375,8 +375,8 @@ fn expected(op: &Op<'_>) -> (&'static str, Vec<(&'static str, String)>) {
                 }
             }
         }
-        Op::DropShard { key } => {
-            ("drop shard", vec![("map", key.map.0.to_string()), ("lbn", (key.shard * SHARD_BLOCKS).to_string())])
+        Op::DropLeaf { key } => {
+            ("drop leaf", vec![("map", key.map.0.to_string()), ("lbn", (key.leaf * LEAF_BLOCKS).to_string())])
         }
         Op::Fingerprint { pbn, fingerprint } => {
             ("fingerprint", vec![("pbn", pbn.to_string()), ("fingerprint", list(&fingerprint.0))])
@@ -399,7 +399,7 @@ fn operations_are_as_the_page_says() {
         map(5, 300, 2, Target::Data(Pbn(1000))),
         map(5, 302, 1, Target::Hole),
         map(4, 0, 256, Target::Reserved),
-        Op::DropShard { key: ShardKey { map: MapId(4), shard: 9 } },
+        Op::DropLeaf { key: LeafKey { map: MapId(4), leaf: 9 } },
         map(4, 10 * 256, 3, Target::Data(Pbn(1002))),
         Op::Fingerprint { pbn: Pbn(1 << 39), fingerprint: Fingerprint([4; 16]) },
         Op::Data { pbn: Pbn(1001), bytes: &content },
@@ -421,17 +421,17 @@ fn operations_are_as_the_page_says() {
 }
 
 #[test]
-fn a_shard_is_as_the_page_says() {
+fn a_leaf_is_as_the_page_says() {
     let extents = [
         Extent { first: 2, blocks: 3, target: Target::Data(Pbn(100_000)) },
         Extent { first: 10, blocks: 200, target: Target::Reserved },
         Extent { first: 210, blocks: 46, target: Target::Data(Pbn(17)) },
     ];
-    let mut shard = Shard::default();
-    extents.iter().for_each(|extent| shard.set(*extent));
-    let key = ShardKey { map: MapId(0x0102), shard: 9 };
-    let bytes = shard.encode(key);
-    let page = Section::of(PAGE, "Shard");
+    let mut leaf = ExtentLeaf::default();
+    extents.iter().for_each(|extent| leaf.set(*extent));
+    let key = LeafKey { map: MapId(0x0102), leaf: 9 };
+    let bytes = leaf.encode(key);
+    let page = Section::of(PAGE, "Leaf");
     let kinds: Vec<String> = page.rows().iter().map(|row| row[1].clone()).collect();
     assert_eq!(kinds, ["`number`", "`number`", "`step`"]);
     let (body, sum) = bytes.split_at(bytes.len() - 4);

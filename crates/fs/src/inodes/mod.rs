@@ -1,7 +1,7 @@
 //! Inodes: their numbers, the cache, several locked together, and their deletion once nothing uses them.
 
 pub mod cache;
+pub mod delete_orphans;
 pub mod numbers;
 pub mod orphans;
-pub mod reclaim;
 pub mod staged;

@@ -108,7 +108,7 @@ impl<'a> Sharers<'a> {
         let report: Report = self.daemon.ask(Request::Stats)?;
         let total = report.space.get("mapped_bytes").map_or(0, |bytes| bytes / BLOCK_BYTES as u64);
         let mut progress = Progress::new();
-        let (mut next, mut seen) = (Some(MapCursor { map: 0, shard: 0 }), 0);
+        let (mut next, mut seen) = (Some(MapCursor { map: 0, leaf: 0 }), 0);
         while let Some(from) = next {
             let blocks: Vec<(u64, u64)> = pieces
                 .iter()

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::format::keys::ShardKey;
-use crate::format::shard::{Extent, SHARD_BLOCKS};
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS};
+use crate::format::keys::LeafKey;
 use crate::{MapId, Pbn, Tag};
 
 /// The permitted action against a fault.
@@ -34,7 +34,7 @@ pub enum Fault {
     /// (1) A part of a map that names blocks outside the data area.
     Outside {
         /// Where.
-        key: ShardKey,
+        key: LeafKey,
         /// The part.
         extent: Extent,
     },
@@ -89,9 +89,9 @@ pub enum Fault {
         error: String,
     },
     /// (6) A part of a map that cannot be decoded.
-    Shard {
+    Leaf {
         /// Where.
-        key: ShardKey,
+        key: LeafKey,
     },
     /// (6) Sectors of a page of the block table with a wrong checksum.
     Page {
@@ -136,7 +136,7 @@ impl Fault {
             | Fault::Free { .. }
             | Fault::Rot { .. }
             | Fault::Unreadable { .. }
-            | Fault::Shard { .. }
+            | Fault::Leaf { .. }
             | Fault::PageAge { .. } => Remedy::None,
         }
     }
@@ -149,7 +149,7 @@ impl Fault {
             Fault::Sum { .. } | Fault::Promised { .. } => 3,
             Fault::Free { .. } => 4,
             Fault::Rot { .. } | Fault::Unreadable { .. } => 5,
-            Fault::Shard { .. } | Fault::Page { .. } | Fault::PageAge { .. } => 6,
+            Fault::Leaf { .. } | Fault::Page { .. } | Fault::PageAge { .. } => 6,
             Fault::MapNumber { .. } => 7,
             Fault::Key { .. } => 8,
         }
@@ -180,7 +180,7 @@ impl Fault {
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Outside { key, extent } => {
-                let first = key.shard * SHARD_BLOCKS + u64::from(extent.first);
+                let first = key.leaf * LEAF_BLOCKS + u64::from(extent.first);
                 let (map, blocks, target) = (key.map.0, extent.blocks, extent.target);
                 write!(f, "map {map}: {blocks} blocks from {first} on are {target:?}, outside the data area")
             }
@@ -203,8 +203,8 @@ impl Fault {
                 write!(f, "block {pbn} has content with tag {found:016x}, the table says {stored:016x}")
             }
             Fault::Unreadable { pbn, error } => write!(f, "block {pbn} cannot be read: {error}"),
-            Fault::Shard { key } => {
-                let first = key.shard * SHARD_BLOCKS;
+            Fault::Leaf { key } => {
+                let first = key.leaf * LEAF_BLOCKS;
                 write!(f, "map {}: the record of its blocks from {first} on is damaged", key.map.0)
             }
             Fault::Page { number, sectors } => {

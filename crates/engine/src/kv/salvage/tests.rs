@@ -61,13 +61,13 @@ fn a_gap_at_an_end_of_a_file_reaches_no_further_than_the_file() {
 #[test]
 fn a_part_of_a_map_proves_itself_only_under_its_own_key() {
     use crate::MapId;
-    use crate::format::keys::ShardKey;
-    let shard = ShardKey { map: MapId(7), shard: 3 };
-    let value = Shard::default().encode(shard);
+    use crate::format::keys::LeafKey;
+    let leaf = LeafKey { map: MapId(7), leaf: 3 };
+    let value = ExtentLeaf::default().encode(leaf);
     let never = |_: &[u8], _: &[u8]| true;
-    assert!(proves_itself(&keys::shard(shard), &value, &never));
-    let other = ShardKey { shard: 4, ..shard };
-    assert!(!proves_itself(&keys::shard(other), &value, &never), "another part");
+    assert!(proves_itself(&keys::leaf(leaf), &value, &never));
+    let other = LeafKey { leaf: 4, ..leaf };
+    assert!(!proves_itself(&keys::leaf(other), &value, &never), "another part");
     assert!(!proves_itself(&keys::checkpoint(), &value, &never), "the engine's own, without a key in its checksum");
 }
 

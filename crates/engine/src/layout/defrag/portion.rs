@@ -11,9 +11,9 @@ use oncefs_dedup::{BatchSize, FileRun};
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::damage::reports::DamageReports;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
-use crate::format::shard::{Extent, SHARD_BLOCKS, Target};
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
@@ -23,8 +23,8 @@ use crate::signals::foreground::Foreground;
 use crate::signals::health::Health;
 use crate::signals::requests::Signals;
 use crate::space::allocator::{Run, blocks_in};
-use crate::space::claim::FreeBlocks;
 use crate::space::data_area::DataArea;
+use crate::space::free_blocks::FreeBlocks;
 use crate::space::pins::Pins;
 use crate::space::write_out::BlockWriter;
 use crate::state::loading::Metadata;
@@ -32,8 +32,8 @@ use crate::state::maps::MapLocks;
 use crate::state::published::{Plan, StoredBlock};
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
-use crate::worker::out_of_line::Worker;
 use crate::worker::remap::place_of;
+use crate::worker::worker_state::Worker;
 use crate::write::hash::Hasher;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
@@ -404,7 +404,7 @@ fn is_unchanged(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen]) -> Result<b
 
 /// Gives the places of blocks new adjacent ones.
 fn set_run(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen], mut pbn: Pbn) -> Result<()> {
-    let is_one_extent = |a: &Seen, b: &Seen| a.lbn.plus(1) == b.lbn && !b.lbn.0.is_multiple_of(SHARD_BLOCKS);
+    let is_one_extent = |a: &Seen, b: &Seen| a.lbn.plus(1) == b.lbn && !b.lbn.0.is_multiple_of(LEAF_BLOCKS);
     for part in blocks.chunk_by(is_one_extent) {
         let (key, first) = place_of(map, part[0].lbn);
         edit.set(key, Extent { first, blocks: part.len() as u16, target: Target::Data(pbn) })?;

@@ -3,7 +3,7 @@
 
 use oncefs_dedup::{Candidates, Decision, HOLDERS_MAX, RunRule, detect};
 
-use crate::layout::explanation::Equal;
+use crate::layout::run_states::Equal;
 use crate::{Lbn, Pbn};
 
 /// A block, and the possible holders of its content.

@@ -86,7 +86,7 @@ pub(super) enum Outcome {
 pub(super) struct Drill {
     devices: Devices,
     pub(super) faults: Arc<Faults>,
-    core: Volume,
+    volume: Volume,
     /// What is published.
     model: Model,
     /// The contents that an opening may find: the last commit, and groups whose commit failed.
@@ -99,13 +99,13 @@ impl Drill {
     pub(super) fn new(fault: Option<(usize, Fault, Lasts)>) -> Self {
         let devices = Devices::new(DATA, settings());
         let faults = Arc::new(Faults::default());
-        let core = try_open(&devices, faulty_medium(&devices, &faults)).unwrap();
+        let volume = try_open(&devices, faulty_medium(&devices, &faults)).unwrap();
         // The test numbers its maps itself.
-        core.base.maps.skip_to(MapId(100));
+        volume.base.maps.skip_to(MapId(100));
         if let Some((at, fault, lasts)) = fault {
             faults.arm(faults.count() + at, fault, lasts);
         }
-        Self { devices, faults, core, model: Model::new(), allowed: vec![Model::new()], outcome: Outcome::GoesOn }
+        Self { devices, faults, volume, model: Model::new(), allowed: vec![Model::new()], outcome: Outcome::GoesOn }
     }
 
     /// Runs the workload as far as the volume takes it.
@@ -126,8 +126,8 @@ impl Drill {
         }
         let after = step.applied(self.model.clone());
         let was_hit = self.faults.hit().is_some();
-        let done = perform(&self.core, step, &after);
-        let failure = self.core.base.health.failure();
+        let done = perform(&self.volume, step, &after);
+        let failure = self.volume.base.health.failure();
         match done {
             Ok(()) => {
                 self.model = after;
@@ -159,7 +159,7 @@ impl Drill {
     fn assert_right_kind(&self, error: &Error, step: Step) {
         let is_right = match error {
             Error::Io { .. } | Error::NoSpace => true,
-            Error::ReadOnly(_) => self.core.base.health.failure().is_some(),
+            Error::ReadOnly(_) => self.volume.base.health.failure().is_some(),
             _ => false,
         };
         assert!(is_right, "{step:?} answers {error:?}");
@@ -168,7 +168,7 @@ impl Drill {
     /// Everything that can be read is right.
     fn read_all(&mut self) {
         for (map, bytes) in &self.model {
-            match self.core.reader.read(MapId(*map), 0, bytes.len()) {
+            match self.volume.reader.read(MapId(*map), 0, bytes.len()) {
                 Ok(read) => assert!(*read == bytes[..], "map {map} reads wrong"),
                 Err(error) => {
                     self.assert_right_kind(&error, Step::ReadAll);
@@ -182,7 +182,7 @@ impl Drill {
     fn read_either(&self, after: &Model) {
         for (map, before) in &self.model {
             let after = after.get(map).unwrap_or(before);
-            if let Ok(read) = self.core.reader.read(MapId(*map), 0, before.len().min(after.len())) {
+            if let Ok(read) = self.volume.reader.read(MapId(*map), 0, before.len().min(after.len())) {
                 let equals = |bytes: &[u8]| *read == bytes[..read.len()];
                 assert!(equals(before) || equals(after), "map {map} reads wrong after a failure");
             }
@@ -191,17 +191,17 @@ impl Drill {
 
     /// Opens the volume again. A fault may stop only the first attempt.
     fn reopen(&mut self) {
-        let core = try_open(&self.devices, faulty_medium(&self.devices, &self.faults)).or_else(|error| {
+        let volume = try_open(&self.devices, faulty_medium(&self.devices, &self.faults)).or_else(|error| {
             assert!(self.faults.hit().is_some(), "opening: {error}, and no fault was met");
             assert!(matches!(error, Error::Io { .. } | Error::NoSpace), "opening answers {error:?}");
             self.outcome = self.outcome.max(Outcome::NotOpened);
             self.faults.mend();
             try_open(&self.devices, faulty_medium(&self.devices, &self.faults))
         });
-        self.core = core.unwrap_or_else(|error| panic!("opening again: {error}"));
-        let found = contents(&self.core).or_else(|_| {
+        self.volume = volume.unwrap_or_else(|error| panic!("opening again: {error}"));
+        let found = contents(&self.volume).or_else(|_| {
             self.faults.mend();
-            contents(&self.core)
+            contents(&self.volume)
         });
         self.model = found.unwrap_or_else(|error| panic!("reading after opening again: {error}"));
         assert!(self.allowed.contains(&self.model), "opening finds a state that never was committed");
@@ -211,15 +211,15 @@ impl Drill {
     /// The fault is removed: the volume is whole as it is, and as openings find it.
     pub(super) fn finish(mut self) -> Outcome {
         if self.outcome == Outcome::ReadOnly {
-            let refused = perform(&self.core, Step::Write { map: 1, at: 0, key: 99, len: 1 }, &self.model);
+            let refused = perform(&self.volume, Step::Write { map: 1, at: 0, key: 99, len: 1 }, &self.model);
             assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
-            assert!(self.core.commits.commit().is_err(), "no commit succeeds on a volume that failed");
+            assert!(self.volume.commits.commit().is_err(), "no commit succeeds on a volume that failed");
         }
         self.faults.mend();
         if self.outcome != Outcome::ReadOnly {
-            self.core.commits.commit().unwrap_or_else(|error| panic!("a commit after the fault: {error}"));
-            assert_eq!(contents(&self.core).unwrap(), self.model, "the volume in use");
-            assert_clean(&self.core, "the volume in use");
+            self.volume.commits.commit().unwrap_or_else(|error| panic!("a commit after the fault: {error}"));
+            assert_eq!(contents(&self.volume).unwrap(), self.model, "the volume in use");
+            assert_clean(&self.volume, "the volume in use");
             self.allowed = vec![self.model.clone()];
         }
         let cut = self.devices.after_power_cut_of_all();
@@ -229,15 +229,15 @@ impl Drill {
     }
 
     fn assert_whole(&self, devices: &Devices, when: &str) {
-        let core = try_open(devices, devices.backend()).unwrap_or_else(|error| panic!("{when}: {error}"));
-        let found = contents(&core).unwrap_or_else(|error| panic!("{when}: {error}"));
+        let volume = try_open(devices, devices.backend()).unwrap_or_else(|error| panic!("{when}: {error}"));
+        let found = contents(&volume).unwrap_or_else(|error| panic!("{when}: {error}"));
         assert!(self.allowed.contains(&found), "{when}: what was committed is not there");
-        assert_clean(&core, when);
+        assert_clean(&volume, when);
         let step = Step::Write { map: 50, at: 0, key: 50, len: 40 * BLOCK };
         let after = step.applied(found);
-        perform(&core, step, &after).unwrap();
-        core.run(BackgroundStep::LeaveCleanly).unwrap();
-        assert_eq!(contents(&core).unwrap(), after, "{when}, and written to");
-        assert_clean(&core, when);
+        perform(&volume, step, &after).unwrap();
+        volume.run(BackgroundStep::LeaveCleanly).unwrap();
+        assert_eq!(contents(&volume).unwrap(), after, "{when}, and written to");
+        assert_clean(&volume, when);
     }
 }

@@ -74,15 +74,15 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
     let devices = Devices::new(DATA, settings());
     devices.table.punch(0, devices.table.len().unwrap()).unwrap();
     crate::Store::format_on(&backend(&devices, id), DATA).unwrap();
-    let core = try_open(&devices, backend(&devices, id)).unwrap();
+    let volume = try_open(&devices, backend(&devices, id)).unwrap();
     // The test numbers its maps itself.
-    core.base.maps.skip_to(MapId(100));
+    volume.base.maps.skip_to(MapId(100));
     let mut copies = Vec::new();
     let mut model = Model::new();
     let work = |steps: &[Step], name, model: &mut Model, copies: &mut Vec<Copy>| {
         for step in steps {
             let after = step.applied(model.clone());
-            perform(&core, *step, &after).unwrap();
+            perform(&volume, *step, &after).unwrap();
             *model = after;
         }
         let devices = copy_of(&devices);
@@ -125,23 +125,23 @@ pub(super) fn history(id: u8) -> Vec<Copy> {
 
 /// Opens, reads and checks the volume, and then works with it, as long as it allows.
 pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Model]) -> Verdict {
-    let core = match try_open(devices, backend(devices, id)) {
-        Ok(core) => core,
+    let volume = match try_open(devices, backend(devices, id)) {
+        Ok(volume) => volume,
         Err(Error::Corrupt { .. }) => return Verdict::Refused,
         Err(error) => panic!("opening answers {error:?}"),
     };
-    let found = match contents(&core) {
+    let found = match contents(&volume) {
         Ok(found) => found,
         Err(Error::Corrupt { .. } | Error::Io { .. }) => return Verdict::Error,
         Err(error) => panic!("reading answers {error:?}"),
     };
-    let is_clean = match checker(&core).check(true, &mut |_, _| ()) {
+    let is_clean = match checker(&volume).check(true, &mut |_, _| ()) {
         Ok(report) => report.is_clean(),
         Err(Error::Corrupt { .. } | Error::Io { .. }) => false,
         Err(error) => panic!("check answers {error:?}"),
     };
     match () {
-        _ if found == *expected && is_clean => work_on(&core, found),
+        _ if found == *expected && is_clean => work_on(&volume, found),
         _ if moments.contains(&&found) && is_clean => Verdict::Other,
         _ if !is_clean => Verdict::Found,
         _ => Verdict::Wrong,
@@ -149,18 +149,18 @@ pub(super) fn judge(devices: &Devices, id: u8, expected: &Model, moments: &[&Mod
 }
 
 /// A volume that seems whole must be whole for further work too.
-fn work_on(core: &Volume, found: Model) -> Verdict {
-    drop(core.run(BackgroundStep::FillHints));
+fn work_on(volume: &Volume, found: Model) -> Verdict {
+    drop(volume.run(BackgroundStep::FillHints));
     let step = Step::Write { map: 60, at: 0, key: 60, len: 200 * BLOCK };
     let after = step.applied(found);
-    for done in [perform(core, step, &after), core.run(BackgroundStep::LeaveCleanly).map(drop)] {
+    for done in [perform(volume, step, &after), volume.run(BackgroundStep::LeaveCleanly).map(drop)] {
         match done {
             Ok(()) => {}
             Err(Error::Corrupt { .. } | Error::Io { .. }) => return Verdict::Error,
             Err(error) => panic!("work answers {error:?}"),
         }
     }
-    let is_whole = contents(core).is_ok_and(|found| found == after);
+    let is_whole = contents(volume).is_ok_and(|found| found == after);
     if is_whole { Verdict::Right } else { Verdict::Wrong }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::format::damage_records::BadRecord;
-use crate::format::shard::{Extent, Shard};
+use crate::format::extent_leaf::{Extent, ExtentLeaf};
 use crate::fsck::parts::checker;
 use crate::state::published::{Mapped, Plan, StoredBlock};
 use crate::sync::take_most_reads;
@@ -31,29 +31,29 @@ impl Watch for TableReads {
 
 /// Blocks of a page of the block table.
 const PAGE_BLOCKS: u64 = 128;
-const SHARD: u64 = 256;
+const LEAF: u64 = 256;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// As many as fit into one group of the test's log.
-const SHARDS: u64 = 12;
+const LEAVES: u64 = 12;
 const DIRTY_BYTES: u64 = 2 << 20;
 
 /// A file in which each block has a page of the block table to itself, as clones of single blocks produce. Before its
-/// first shard it is a hole.
-fn scattered(core: &Volume, map: MapId, first_shard: u64) {
-    for shard in first_shard..first_shard + SHARDS {
+/// first leaf it is a hole.
+fn scattered(volume: &Volume, map: MapId, first_leaf: u64) {
+    for leaf in first_leaf..first_leaf + LEAVES {
         let mut plan = Plan { map: Some(map), ..Plan::default() };
-        let mut extents = Shard::default();
-        for block in 0..SHARD {
-            let lbn = shard * SHARD + block;
-            let pbn = Pbn((lbn - first_shard * SHARD + 1) * PAGE_BLOCKS);
+        let mut extents = ExtentLeaf::default();
+        for block in 0..LEAF {
+            let lbn = leaf * LEAF + block;
+            let pbn = Pbn((lbn - first_leaf * LEAF + 1) * PAGE_BLOCKS);
             plan.stores.push(StoredBlock { pbn, tag: Tag(lbn + 1), fingerprint: None });
             plan.mapped.push(Mapped { lbn: Lbn(lbn), blocks: 1, target: Target::Data(pbn) });
             extents.set(Extent { first: block as u16, blocks: 1, target: Target::Data(pbn) });
         }
-        plan.shards.push((ShardKey { map, shard }, extents));
-        core.publisher.apply_certain(plan).unwrap();
+        plan.leaves.push((LeafKey { map, leaf }, extents));
+        volume.publisher.apply_certain(plan).unwrap();
     }
-    core.commits.checkpoint().unwrap();
+    volume.commits.checkpoint().unwrap();
 }
 
 /// A volume with such a file, with nothing in memory.
@@ -61,138 +61,138 @@ fn cold() -> (Devices, Arc<Watched<TableReads>>, Arc<Volume>) {
     cold_behind_a_hole(0)
 }
 
-/// Like `cold`, but the file begins with a hole of this many shards.
-fn cold_behind_a_hole(shards: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Volume>) {
-    let devices = Devices::new(Blocks((SHARDS * SHARD + 2) * PAGE_BLOCKS), one_level());
-    scattered(&devices.open(), MapId(1), shards);
+/// Like `cold`, but the file begins with a hole of this many leaves.
+fn cold_behind_a_hole(leaves: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Volume>) {
+    let devices = Devices::new(Blocks((LEAVES * LEAF + 2) * PAGE_BLOCKS), one_level());
+    scattered(&devices.open(), MapId(1), leaves);
     let on_read = Mutex::default();
     let table = Watched::new(&devices.table, TableReads { on_read, reads: AtomicU64::new(0) });
-    let core = Arc::new(devices.open_medium(Backend { table: table.clone(), ..devices.backend() }));
-    (devices, table, core)
+    let volume = Arc::new(devices.open_medium(Backend { table: table.clone(), ..devices.backend() }));
+    (devices, table, volume)
 }
 
-fn assert_clean(devices: &Devices, core: Arc<Volume>) {
-    core.commits.commit().unwrap();
-    drop(core);
+fn assert_clean(devices: &Devices, volume: Arc<Volume>) {
+    volume.commits.commit().unwrap();
+    drop(volume);
     let report = checker(&devices.open()).check(false, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{:#?}", report.problems);
 }
 
 #[test]
 fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_parts() {
-    let (devices, _, core) = cold();
-    let all = SHARDS * SHARD * BLOCK;
+    let (devices, _, volume) = cold();
+    let all = LEAVES * LEAF * BLOCK;
     for result in [
-        core.range_changes.truncate(MapId(1), 0, |_, _| ()),
-        core.range_changes.zero(MapId(1), 0, all, false, |_, _| ()),
+        volume.range_changes.truncate(MapId(1), 0, |_, _| ()),
+        volume.range_changes.zero(MapId(1), 0, all, false, |_, _| ()),
     ] {
         assert!(matches!(result, Err(Error::TooLargeForGroup)), "{result:?}");
     }
-    let blocks = Blocks(SHARDS * SHARD);
-    let cloned = core.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), blocks, |_, _| ());
+    let blocks = Blocks(LEAVES * LEAF);
+    let cloned = volume.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), blocks, |_, _| ());
     assert!(matches!(cloned, Err(Error::TooLargeForGroup)), "{cloned:?}");
-    assert_eq!(core.base.state.lock().group_bytes(), 0, "nothing changed");
-    for part in core.range_parts.parts(MapId(1), &(0..all), false).unwrap() {
-        let before = core.base.state.lock().table.dirty_bytes();
-        core.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()).unwrap();
-        let grown = core.base.state.lock().table.dirty_bytes() - before;
+    assert_eq!(volume.base.state.lock().group_bytes(), 0, "nothing changed");
+    for part in volume.range_parts.parts(MapId(1), &(0..all), false).unwrap() {
+        let before = volume.base.state.lock().table.dirty_bytes();
+        volume.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ()).unwrap();
+        let grown = volume.base.state.lock().table.dirty_bytes() - before;
         assert!(grown <= DIRTY_BYTES, "bytes {part:?} take {grown} bytes of pages");
     }
-    assert_eq!(core.free_blocks.totals().mapped, Blocks(0));
-    assert_clean(&devices, core);
+    assert_eq!(volume.free_blocks.totals().mapped, Blocks(0));
+    assert_clean(&devices, volume);
 }
 
 #[test]
-fn a_part_that_is_cut_for_its_length_forgets_no_shard_that_it_has_counted() {
-    // Wherever the cut comes, one of them has a shard there.
-    for hole in SHARDS / 2..=SHARDS + 1 {
-        let (devices, _, core) = cold_behind_a_hole(hole);
-        let all = (hole + SHARDS) * SHARD * BLOCK;
-        for part in core.range_parts.parts(MapId(1), &(0..all), true).unwrap() {
-            let zeroed = core.range_changes.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ());
-            zeroed.unwrap_or_else(|error| panic!("{hole} shards of a hole, bytes {part:?}: {error}"));
+fn a_part_that_is_cut_for_its_length_forgets_no_leaf_that_it_has_counted() {
+    // Wherever the cut comes, one of them has a leaf there.
+    for hole in LEAVES / 2..=LEAVES + 1 {
+        let (devices, _, volume) = cold_behind_a_hole(hole);
+        let all = (hole + LEAVES) * LEAF * BLOCK;
+        for part in volume.range_parts.parts(MapId(1), &(0..all), true).unwrap() {
+            let zeroed = volume.range_changes.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ());
+            zeroed.unwrap_or_else(|error| panic!("{hole} leaves of a hole, bytes {part:?}: {error}"));
         }
-        assert_clean(&devices, core);
+        assert_clean(&devices, volume);
     }
 }
 
 #[test]
 fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
-    let (devices, _, core) = cold();
+    let (devices, _, volume) = cold();
     let (mut done, mut steps) = (0, 0);
-    while done < SHARDS * SHARD {
+    while done < LEAVES * LEAF {
         let (from, to) = ((MapId(1), Lbn(done)), (MapId(2), Lbn(done + 7)));
-        let part = core.range_parts.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
-        let before = core.base.state.lock().table.dirty_bytes();
-        core.clone_blocks(from, to, part, |_, _| ()).unwrap();
-        let grown = core.base.state.lock().table.dirty_bytes() - before;
+        let part = volume.range_parts.clone_part(from, to, Blocks(LEAVES * LEAF - done)).unwrap();
+        let before = volume.base.state.lock().table.dirty_bytes();
+        volume.clone_blocks(from, to, part, |_, _| ()).unwrap();
+        let grown = volume.base.state.lock().table.dirty_bytes() - before;
         assert!(grown <= DIRTY_BYTES, "{part:?} from block {done} on take {grown} bytes of pages");
         (done, steps) = (done + part.0, steps + 1);
     }
-    assert!((2..=13).contains(&steps), "{steps} steps for {SHARDS} shards");
-    assert_eq!(core.free_blocks.totals().mapped, Blocks(2 * SHARDS * SHARD));
-    assert_clean(&devices, core);
+    assert!((2..=13).contains(&steps), "{steps} steps for {LEAVES} leaves");
+    assert_eq!(volume.free_blocks.totals().mapped, Blocks(2 * LEAVES * LEAF));
+    assert_clean(&devices, volume);
 }
 
 #[test]
 fn a_clone_of_bad_blocks_counts_the_pages_of_their_homes() {
-    let (_, _, core) = cold();
+    let (_, _, volume) = cold();
     let compact = |lbn: u64| Pbn((lbn / 100 + 1) * PAGE_BLOCKS + 1 + lbn % 100);
     let mut plan = Plan { map: Some(MapId(2)), ..Plan::default() };
-    for shard in 0..SHARDS {
-        let mut extents = Shard::default();
-        for block in 0..SHARD {
-            let lbn = shard * SHARD + block;
+    for leaf in 0..LEAVES {
+        let mut extents = ExtentLeaf::default();
+        for block in 0..LEAF {
+            let lbn = leaf * LEAF + block;
             let target = Target::Data(compact(lbn));
             plan.stores.push(StoredBlock { pbn: compact(lbn), tag: Tag(lbn + 1), fingerprint: None });
             plan.mapped.push(Mapped { lbn: Lbn(lbn), blocks: 1, target });
             extents.set(Extent { first: block as u16, blocks: 1, target });
         }
-        plan.shards.push((ShardKey { map: MapId(2), shard }, extents));
+        plan.leaves.push((LeafKey { map: MapId(2), leaf }, extents));
     }
-    core.publisher.apply_certain(plan).unwrap();
+    volume.publisher.apply_certain(plan).unwrap();
     {
-        let mut state = core.base.state.lock();
-        for lbn in 0..SHARDS * SHARD {
+        let mut state = volume.base.state.lock();
+        for lbn in 0..LEAVES * LEAF {
             let replacement = Some(Pbn((lbn + 1) * PAGE_BLOCKS));
             state.bad.set(compact(lbn), Some(BadRecord { replacement, tag: Tag(lbn + 1) }));
         }
-        core.base.damage.follow(&state.bad);
+        volume.base.damage.follow(&state.bad);
     }
     let mut done = 0;
-    while done < SHARDS * SHARD {
+    while done < LEAVES * LEAF {
         let (from, to) = ((MapId(2), Lbn(done)), (MapId(3), Lbn(done)));
-        let part = core.range_parts.clone_part(from, to, Blocks(SHARDS * SHARD - done)).unwrap();
-        core.clone_blocks(from, to, part, |_, _| ()).unwrap();
+        let part = volume.range_parts.clone_part(from, to, Blocks(LEAVES * LEAF - done)).unwrap();
+        volume.clone_blocks(from, to, part, |_, _| ()).unwrap();
         done += part.0;
     }
-    assert_eq!(core.free_blocks.totals().mapped, Blocks(3 * SHARDS * SHARD));
+    assert_eq!(volume.free_blocks.totals().mapped, Blocks(3 * LEAVES * LEAF));
 }
 
 #[test]
 fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
-    let (devices, table, core) = cold();
-    let watched = Arc::downgrade(&core);
+    let (devices, table, volume) = cold();
+    let watched = Arc::downgrade(&volume);
     *table.on_read.lock() = Some(Box::new(move || {
-        if let Some(core) = watched.upgrade() {
-            assert!(core.base.journal.is_gate_free(), "a page is read while the group is held together");
-            assert!(core.base.journal.room().is_free(), "a page is read while room in the log is claimed");
+        if let Some(volume) = watched.upgrade() {
+            assert!(volume.base.journal.is_gate_free(), "a page is read while the group is held together");
+            assert!(volume.base.journal.room().is_free(), "a page is read while room in the log is claimed");
         }
     }));
-    let first = core.range_parts.parts(MapId(1), &(0..SHARDS * SHARD * BLOCK), false).unwrap().remove(0);
-    core.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), Blocks(SHARD), |_, _| ()).unwrap();
-    core.range_changes.zero(MapId(1), first.start, first.end - first.start, false, |_, _| ()).unwrap();
-    core.range_changes.detach(MapId(1), |_| ()).unwrap();
-    core.commits.checkpoint().unwrap();
+    let first = volume.range_parts.parts(MapId(1), &(0..LEAVES * LEAF * BLOCK), false).unwrap().remove(0);
+    volume.clone_blocks((MapId(1), Lbn(0)), (MapId(2), Lbn(0)), Blocks(LEAF), |_, _| ()).unwrap();
+    volume.range_changes.zero(MapId(1), first.start, first.end - first.start, false, |_, _| ()).unwrap();
+    volume.range_changes.detach(MapId(1), |_| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
     let mut from = 0;
-    while !core.reclaimer.reclaim_portion(MapId(1), &mut from).unwrap() {
-        let dirty = core.base.state.lock().table.dirty_bytes();
+    while !volume.reclaimer.reclaim_portion(MapId(1), &mut from).unwrap() {
+        let dirty = volume.base.state.lock().table.dirty_bytes();
         assert!(dirty <= DIRTY_BYTES, "a portion of a deleted file takes {dirty} bytes of pages");
-        core.commits.checkpoint().unwrap();
+        volume.commits.checkpoint().unwrap();
     }
     assert!(table.reads.load(Relaxed) > 0, "the pages were not in memory");
     *table.on_read.lock() = None;
-    assert_clean(&devices, core);
+    assert_clean(&devices, volume);
 }
 
 /// Runs `call`, and requires that it held no lock that other requests need for more reads from the disk than the rule
@@ -208,43 +208,43 @@ fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
 
 #[test]
 fn no_call_over_scattered_cold_blocks_holds_a_lock_that_others_need_for_many_reads() {
-    let all = 0..SHARDS * SHARD * BLOCK;
-    let (_, table, core) = cold();
-    for part in bounded("cutting a range", || core.range_parts.parts(MapId(1), &all, false)) {
+    let all = 0..LEAVES * LEAF * BLOCK;
+    let (_, table, volume) = cold();
+    for part in bounded("cutting a range", || volume.range_parts.parts(MapId(1), &all, false)) {
         bounded("zeroing a part", || {
-            core.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ())
+            volume.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ())
         });
     }
     assert!(table.reads.load(Relaxed) > 32, "the pages were not in memory");
-    let (_, _, core) = cold();
+    let (_, _, volume) = cold();
     let mut done = 0;
-    while done < SHARDS * SHARD {
+    while done < LEAVES * LEAF {
         let (from, to) = ((MapId(1), Lbn(done)), (MapId(2), Lbn(done)));
-        let part = bounded("cutting a clone", || core.range_parts.clone_part(from, to, Blocks(SHARDS * SHARD - done)));
-        bounded("cloning a part", || core.clone_blocks(from, to, part, |_, _| ()));
+        let part = bounded("cutting a clone", || volume.range_parts.clone_part(from, to, Blocks(LEAVES * LEAF - done)));
+        bounded("cloning a part", || volume.clone_blocks(from, to, part, |_, _| ()));
         done += part.0;
     }
-    let (_, _, core) = cold();
-    bounded("writing over a shard", || core.write(MapId(1), 0, &unique(SHARD as usize, 1), |_, _| ()));
-    core.range_changes.detach(MapId(1), |_| ()).unwrap();
-    core.commits.checkpoint().unwrap();
+    let (_, _, volume) = cold();
+    bounded("writing over a leaf", || volume.write(MapId(1), 0, &unique(LEAF as usize, 1), |_, _| ()));
+    volume.range_changes.detach(MapId(1), |_| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
     let mut from = 0;
-    while !bounded("freeing a portion of a deleted file", || core.reclaimer.reclaim_portion(MapId(1), &mut from)) {
-        core.commits.checkpoint().unwrap();
+    while !bounded("freeing a portion of a deleted file", || volume.reclaimer.reclaim_portion(MapId(1), &mut from)) {
+        volume.commits.checkpoint().unwrap();
     }
 }
 
 #[test]
 fn no_call_over_many_cold_reservations_holds_a_lock_that_others_need_for_many_reads() {
     const RESERVED: u64 = 300;
-    let devices = Devices::new(Blocks((RESERVED + 10) * SHARD), one_level());
-    let core = devices.open();
-    core.reserve_in_parts(MapId(1), 0..RESERVED * SHARD * BLOCK);
-    core.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
-    core.commits.checkpoint().unwrap();
-    drop(core);
+    let devices = Devices::new(Blocks((RESERVED + 10) * LEAF), one_level());
+    let volume = devices.open();
+    volume.reserve_in_parts(MapId(1), 0..RESERVED * LEAF * BLOCK);
+    volume.write(MapId(1), 0, &unique(1, 1), |_, _| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
     let cold = || devices.open();
-    let end = RESERVED * SHARD * BLOCK;
+    let end = RESERVED * LEAF * BLOCK;
     assert_eq!(bounded("seeking data", || cold().metadata.seek_data(MapId(1), BLOCK, end)), None);
     assert_eq!(
         bounded("seeking a hole", || cold().metadata.seek_hole(MapId(1), BLOCK, end)),

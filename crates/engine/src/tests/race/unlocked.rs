@@ -1,4 +1,4 @@
-//! Shards that are read without their map's lock, as by the worker and the rule of runs, while other threads change the
+//! Leaves that are read without their map's lock, as by the worker and the rule of runs, while other threads change the
 //! map and a checkpoint ends.
 
 use std::sync::Arc;
@@ -41,28 +41,28 @@ impl Kv for HookedKv {
 }
 
 const OTHER: MapId = MapId(2);
-const OTHER_SHARDS: u64 = 400;
+const OTHER_LEAVES: u64 = 400;
 
-/// Fills the cache of clean shards with those of another map.
-fn push_out(core: &Volume) {
-    (0..OTHER_SHARDS).for_each(|shard| drop(core.metadata.shard(ShardKey { map: OTHER, shard }).unwrap()));
+/// Fills the cache of clean leaves with those of another map.
+fn push_out(volume: &Volume) {
+    (0..OTHER_LEAVES).for_each(|leaf| drop(volume.metadata.leaf(LeafKey { map: OTHER, leaf }).unwrap()));
 }
 
 #[test]
-fn a_shard_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
+fn a_leaf_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
     let devices = Devices::new(Blocks(40_000), one_level());
     let kv = Arc::new(HookedKv { inner: devices.kv.clone(), after_get: Mutex::default() });
-    let core = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
-    // Every second block is a hole, so that the other map's shards fill the cache.
+    let volume = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
+    // Every second block is a hole, so that the other map's leaves fill the cache.
     let mut patchy = unique(64, 1);
     patchy.chunks_exact_mut(BLOCK_BYTES).step_by(2).for_each(|block| block.fill(0));
-    for shard in 0..OTHER_SHARDS {
-        core.write(OTHER, shard * 256 * BLOCK_BYTES as u64, &patchy, |_, _| ()).unwrap();
+    for leaf in 0..OTHER_LEAVES {
+        volume.write(OTHER, leaf * 256 * BLOCK_BYTES as u64, &patchy, |_, _| ()).unwrap();
     }
-    core.write(MapId(1), 0, &unique(4, 2), |_, _| ()).unwrap();
-    core.commits.checkpoint().unwrap();
-    push_out(&core);
-    let others = core.clone();
+    volume.write(MapId(1), 0, &unique(4, 2), |_, _| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
+    push_out(&volume);
+    let others = volume.clone();
     let (old, new) = (unique(4, 2), unique(4, 3));
     let written = new.clone();
     *kv.after_get.lock() = Some(Box::new(move || {
@@ -71,9 +71,9 @@ fn a_shard_that_was_read_before_others_changed_it_does_not_stay_in_the_cache() {
         push_out(&others);
     }));
     // Without the map's lock: this asks for the end of a file.
-    core.metadata.next_stored(MapId(1), Lbn(0), Lbn(256)).unwrap();
+    volume.metadata.next_stored(MapId(1), Lbn(0), Lbn(256)).unwrap();
     assert!(kv.after_get.lock().is_none(), "the sorted state has to be read");
-    let read = core.reader.read(MapId(1), 0, new.len()).unwrap();
+    let read = volume.reader.read(MapId(1), 0, new.len()).unwrap();
     assert!(!read.iter().eq(&old), "the file is what it was before it was written");
     assert!(read.iter().eq(&new));
 }

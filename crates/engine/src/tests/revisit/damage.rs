@@ -21,72 +21,72 @@ fn scribble(device: &MemoryDevice, pages: &[u64], seed: u64) {
 fn with_verify_share_the_worker_drops_no_block_for_a_rotten_one() {
     for (verify, blocks) in [("share", 101), ("read", 100)] {
         let devices = Devices::new(DATA, Settings { fingerprints: FingerprintMode::Eager, ..settings(Inline::All) });
-        let core = devices.open();
-        core.hint_levels.fill_hints().unwrap();
-        tune(&core, "verify", verify).unwrap();
+        let volume = devices.open();
+        volume.hint_levels.fill_hints().unwrap();
+        tune(&volume, "verify", verify).unwrap();
         let data = unique(100, 1);
-        write(&core, 1, 0, &data);
-        core.base.hints.clear_memory();
-        write(&core, 2, 0, &data);
-        core.commits.checkpoint().unwrap();
-        core.hint_levels.scan_table().unwrap();
-        let target = pbn(&core, 1, 8);
+        write(&volume, 1, 0, &data);
+        volume.base.hints.clear_memory();
+        write(&volume, 2, 0, &data);
+        volume.commits.checkpoint().unwrap();
+        volume.hint_levels.scan_table().unwrap();
+        let target = pbn(&volume, 1, 8);
         scribble(&devices.data, &[target.0], 9);
-        revisit_all(&core);
-        assert_eq!(used(&core), blocks, "verify={verify}");
+        revisit_all(&volume);
+        assert_eq!(used(&volume), blocks, "verify={verify}");
         if verify == "read" {
-            assert_eq!(counter(&core, "blocks_compared"), 0, "fingerprints decide");
+            assert_eq!(counter(&volume, "blocks_compared"), 0, "fingerprints decide");
             continue;
         }
-        assert_eq!(counter(&core, "blocks_compared"), 100);
-        assert_holds(&core, 2, &data);
-        core.repairs.repair_noticed().unwrap();
-        (1..=2).for_each(|map| assert_holds(&core, map, &data));
-        assert_clean(&core);
+        assert_eq!(counter(&volume, "blocks_compared"), 100);
+        assert_holds(&volume, 2, &data);
+        volume.repairs.repair_noticed().unwrap();
+        (1..=2).for_each(|map| assert_holds(&volume, map, &data));
+        assert_clean(&volume);
     }
 }
 
-fn assert_savings_recover(core: &Volume, map: u64, data: &[u8]) {
-    write_many(core, map, data);
-    work_all(core, true);
-    assert_eq!(used(core), (data.len() / BLOCK_BYTES) as u64);
-    assert_eq!(core.base.health.failure(), None);
-    assert_clean(core);
+fn assert_savings_recover(volume: &Volume, map: u64, data: &[u8]) {
+    write_many(volume, map, data);
+    work_all(volume, true);
+    assert_eq!(used(volume), (data.len() / BLOCK_BYTES) as u64);
+    assert_eq!(volume.base.health.failure(), None);
+    assert_clean(volume);
 }
 
 #[test]
 fn a_file_of_hints_that_turns_to_garbage_in_use_costs_nothing_that_the_scan_does_not_bring_back() {
     for pages in [0..u64::MAX, 0..1, 1..2, 5..9] {
-        let (devices, core, data) = volume_with_disk_level();
+        let (devices, volume, data) = volume_with_disk_level();
         let hit: Vec<u64> = pages_of(&devices.hints).into_iter().filter(|page| pages.contains(page)).collect();
         scribble(&devices.hints, &hit, 9);
-        write_many(&core, 2, &data[..500 * BLOCK_BYTES]);
-        work_all(&core, true);
-        assert_savings_recover(&core, 3, &data);
+        write_many(&volume, 2, &data[..500 * BLOCK_BYTES]);
+        work_all(&volume, true);
+        assert_savings_recover(&volume, 3, &data);
         for map in [1, 3] {
-            assert_holds(&core, map, &data);
+            assert_holds(&volume, map, &data);
         }
     }
 }
 
 #[test]
 fn a_file_of_hints_that_is_damaged_a_second_time_is_filled_again_a_second_time() {
-    let (devices, core, data) = volume_with_disk_level();
+    let (devices, volume, data) = volume_with_disk_level();
     for round in 0..3u64 {
         let (some, all) = (10 + round, 20 + round);
         scribble(&devices.hints, &pages_of(&devices.hints)[1..], 9 + round);
         // No two of them are adjacent, because the block table would name the next one without a hint.
         let scattered: Vec<u8> =
             data.chunks(2 * BLOCK_BYTES).take(500).flat_map(|pair| &pair[..BLOCK_BYTES]).copied().collect();
-        write_many(&core, some, &scattered);
-        work_all(&core, false);
-        delete(&core, some);
-        let scanned = core.base.hints.coverage().take_pages_scanned();
+        write_many(&volume, some, &scattered);
+        work_all(&volume, false);
+        delete(&volume, some);
+        let scanned = volume.base.hints.coverage().take_pages_scanned();
         assert!(scanned > 0, "round {round}: the damage is noticed, and the table scanned");
-        write_many(&core, all, &data);
-        work_all(&core, false);
-        assert_eq!(used(&core), MANY as u64, "round {round}");
-        delete(&core, all);
+        write_many(&volume, all, &data);
+        work_all(&volume, false);
+        assert_eq!(used(&volume), MANY as u64, "round {round}");
+        delete(&volume, all);
     }
 }
 
@@ -110,15 +110,15 @@ fn a_file_of_hints_that_is_damaged_between_mounts_is_filled_again() {
     for (name, damage) in damages {
         for is_clean in [false, true] {
             println!("{name}, clean: {is_clean}");
-            let (devices, core, data) = volume_with_disk_level();
+            let (devices, volume, data) = volume_with_disk_level();
             if is_clean {
-                close(&core);
+                close(&volume);
             }
             damage(&devices);
-            let core = devices.open();
-            core.hint_levels.fill_hints().unwrap();
-            assert!(core.base.hints.coverage().take_pages_scanned() > 0, "the table is scanned");
-            assert_savings_recover(&core, 2, &data);
+            let volume = devices.open();
+            volume.hint_levels.fill_hints().unwrap();
+            assert!(volume.base.hints.coverage().take_pages_scanned() > 0, "the table is scanned");
+            assert_savings_recover(&volume, 2, &data);
         }
     }
 }
@@ -133,22 +133,22 @@ fn set_header(devices: &Devices, change: impl FnOnce(HintHeader) -> HintHeader) 
 #[test]
 fn a_file_of_hints_and_one_of_skipped_blocks_that_are_gone_are_made_again() {
     for is_clean in [false, true] {
-        let (devices, core, data) = volume_with_disk_level();
-        write_many(&core, 2, &data);
+        let (devices, volume, data) = volume_with_disk_level();
+        write_many(&volume, 2, &data);
         if is_clean {
-            close(&core);
+            close(&volume);
         }
-        core.commits.commit().unwrap();
+        volume.commits.commit().unwrap();
         let devices = Devices { hints: Arc::default(), skipped: Arc::default(), ..devices };
-        let core = devices.open();
-        assert!(core.work_loop.dedup_status().full_pass, "nobody knows what was skipped");
-        core.hint_levels.fill_hints().unwrap();
-        assert_savings_recover(&core, 3, &data);
-        close(&core);
-        let core = devices.open();
-        assert!(!core.worklist.is_revisit_left(), "both files are in use again");
-        core.hint_levels.fill_hints().unwrap();
-        assert_eq!(core.base.hints.coverage().take_pages_scanned(), 0);
+        let volume = devices.open();
+        assert!(volume.work_loop.dedup_status().full_pass, "nobody knows what was skipped");
+        volume.hint_levels.fill_hints().unwrap();
+        assert_savings_recover(&volume, 3, &data);
+        close(&volume);
+        let volume = devices.open();
+        assert!(!volume.worklist.is_revisit_left(), "both files are in use again");
+        volume.hint_levels.fill_hints().unwrap();
+        assert_eq!(volume.base.hints.coverage().take_pages_scanned(), 0);
     }
 }
 
@@ -158,14 +158,14 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
     for seed in 0..20 {
         println!("seed {seed}");
         let mut random = Random::new(seed);
-        let (devices, core) = volume(Inline::Off);
+        let (devices, volume) = volume(Inline::Off);
         let data = unique(100, 1);
         for map in 1..4 {
-            write(&core, map, 0, &data);
-            core.backlog_notes.checkpoint_backlog(0);
+            write(&volume, map, 0, &data);
+            volume.backlog_notes.checkpoint_backlog(0);
         }
-        close(&core);
-        let newest = core.base.backlog.file_bytes_written().map(|bytes| bytes / BLOCK % 2 * slot).unwrap();
+        close(&volume);
+        let newest = volume.base.backlog.file_bytes_written().map(|bytes| bytes / BLOCK % 2 * slot).unwrap();
         let at = newest + random.below(4) * 16;
         match random.below(3) {
             0 => scribble(&devices.skipped, &[newest / BLOCK], seed),
@@ -177,13 +177,13 @@ fn a_damaged_checkpoint_of_skipped_blocks_means_a_full_pass() {
                 devices.skipped.write_at(&page, newest).unwrap();
             }
         }
-        let core = devices.open();
-        assert!(core.work_loop.dedup_status().full_pass);
-        core.hint_levels.fill_hints().unwrap();
-        revisit_all(&core);
-        assert_eq!(used(&core), 100);
-        write(&core, 9, 0, &data);
-        close(&core);
+        let volume = devices.open();
+        assert!(volume.work_loop.dedup_status().full_pass);
+        volume.hint_levels.fill_hints().unwrap();
+        revisit_all(&volume);
+        assert_eq!(used(&volume), 100);
+        write(&volume, 9, 0, &data);
+        close(&volume);
         assert!(!devices.open().work_loop.dedup_status().full_pass, "the next checkpoint is sound");
     }
 }
@@ -244,22 +244,22 @@ impl Device for FailingDevice {
 }
 
 /// Only savings are lost. The worker still merges what memory knows, and then rests.
-fn assert_works_without_disk_level(core: &Volume) {
+fn assert_works_without_disk_level(volume: &Volume) {
     let data = unique(MANY, 1);
-    write_many(core, 1, &data);
+    write_many(volume, 1, &data);
     let recent = unique(100, 2);
-    tune(core, "inline", "off").unwrap();
-    write(core, 2, 0, &recent);
-    write(core, 3, 0, &recent);
-    core.commits.checkpoint().unwrap();
-    work_all(core, false);
-    assert!(used(core) < MANY as u64 + 200, "what memory knows is merged");
-    assert_eq!(core.base.health.failure(), None);
-    core.commits.commit().unwrap();
-    core.commits.checkpoint().unwrap();
-    assert_holds(core, 1, &data);
-    assert_clean(core);
-    close(core);
+    tune(volume, "inline", "off").unwrap();
+    write(volume, 2, 0, &recent);
+    write(volume, 3, 0, &recent);
+    volume.commits.checkpoint().unwrap();
+    work_all(volume, false);
+    assert!(used(volume) < MANY as u64 + 200, "what memory knows is merged");
+    assert_eq!(volume.base.health.failure(), None);
+    volume.commits.commit().unwrap();
+    volume.commits.checkpoint().unwrap();
+    assert_holds(volume, 1, &data);
+    assert_clean(volume);
+    close(volume);
 }
 
 #[test]
@@ -268,9 +268,9 @@ fn a_file_of_hints_that_cannot_be_opened_costs_savings_and_nothing_else() {
     let hints = Arc::new(FailingDevice::default());
     hints.reads_fail.store(true, Relaxed);
     hints.writes_fail.store(true, Relaxed);
-    let core = devices.open_medium(Backend { hints: Some(hints), ..devices.backend() });
-    core.hint_levels.fill_hints().unwrap();
-    assert_works_without_disk_level(&core);
+    let volume = devices.open_medium(Backend { hints: Some(hints), ..devices.backend() });
+    volume.hint_levels.fill_hints().unwrap();
+    assert_works_without_disk_level(&volume);
 }
 
 #[test]
@@ -279,13 +279,13 @@ fn a_file_of_hints_that_fails_for_good_costs_savings_and_nothing_else() {
         println!("reads fail: {reads}, writes fail: {writes}");
         let devices = Devices::new(DATA, settings(Inline::All));
         let hints = Arc::new(FailingDevice::default());
-        let core = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
-        core.hint_levels.fill_hints().unwrap();
-        write_many(&core, 7, &unique(MANY, 77));
-        delete(&core, 7);
+        let volume = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
+        volume.hint_levels.fill_hints().unwrap();
+        write_many(&volume, 7, &unique(MANY, 77));
+        delete(&volume, 7);
         hints.reads_fail.store(reads, Relaxed);
         hints.writes_fail.store(writes, Relaxed);
-        assert_works_without_disk_level(&core);
+        assert_works_without_disk_level(&volume);
         assert!(hints.failed.load(Relaxed) > 0, "the test has to come there");
     }
 }
@@ -294,14 +294,14 @@ fn a_file_of_hints_that_fails_for_good_costs_savings_and_nothing_else() {
 fn a_file_of_hints_that_fails_for_a_while_recovers() {
     let devices = Devices::new(DATA, settings(Inline::All));
     let hints = Arc::new(FailingDevice::default());
-    let core = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
-    core.hint_levels.fill_hints().unwrap();
+    let volume = devices.open_medium(Backend { hints: Some(hints.clone()), ..devices.backend() });
+    volume.hint_levels.fill_hints().unwrap();
     let data = unique(MANY, 1);
     hints.writes_fail.store(true, Relaxed);
-    write_many(&core, 1, &data);
+    write_many(&volume, 1, &data);
     hints.writes_fail.store(false, Relaxed);
-    work_all(&core, false);
-    assert_savings_recover(&core, 2, &data);
+    work_all(&volume, false);
+    assert_savings_recover(&volume, 2, &data);
 }
 
 #[test]
@@ -310,21 +310,21 @@ fn a_file_of_skipped_blocks_that_fails_costs_a_full_pass_and_nothing_else() {
         let devices = Devices::new(DATA, settings(Inline::Off));
         let skipped = Arc::new(FailingDevice { inner: devices.skipped.clone(), ..FailingDevice::default() });
         skipped.reads_fail.store(fails_at_open, Relaxed);
-        let core = devices.open_medium(Backend { skipped: Some(skipped.clone()), ..devices.backend() });
+        let volume = devices.open_medium(Backend { skipped: Some(skipped.clone()), ..devices.backend() });
         skipped.writes_fail.store(true, Relaxed);
-        core.hint_levels.fill_hints().unwrap();
+        volume.hint_levels.fill_hints().unwrap();
         let data = unique(100, 1);
-        write(&core, 1, 0, &data);
-        core.backlog_notes.checkpoint_backlog(0);
-        write(&core, 2, 0, &data);
-        core.backlog_notes.checkpoint_backlog(0);
-        close(&core);
-        assert_eq!(core.base.health.failure(), None);
-        let core = devices.open();
-        assert!(core.work_loop.dedup_status().full_pass);
-        core.hint_levels.fill_hints().unwrap();
-        revisit_all(&core);
-        assert_eq!(used(&core), 100);
+        write(&volume, 1, 0, &data);
+        volume.backlog_notes.checkpoint_backlog(0);
+        write(&volume, 2, 0, &data);
+        volume.backlog_notes.checkpoint_backlog(0);
+        close(&volume);
+        assert_eq!(volume.base.health.failure(), None);
+        let volume = devices.open();
+        assert!(volume.work_loop.dedup_status().full_pass);
+        volume.hint_levels.fill_hints().unwrap();
+        revisit_all(&volume);
+        assert_eq!(used(&volume), 100);
     }
 }
 
@@ -372,62 +372,62 @@ impl Kv for HookedKv {
 #[test]
 fn what_could_not_be_looked_at_for_an_error_is_found_by_the_next_full_pass() {
     for is_pass in [false, true] {
-        let (devices, core) = volume(Inline::Off);
+        let (devices, volume) = volume(Inline::Off);
         let data = unique(600, 1);
-        write(&core, 1, 0, &data);
-        write(&core, 2, 0, &data);
-        close(&core);
+        write(&volume, 1, 0, &data);
+        write(&volume, 2, 0, &data);
+        close(&volume);
         let kv = HookedKv::of(&devices);
-        let core = devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() });
-        core.hint_levels.fill_hints().unwrap();
+        let volume = devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() });
+        volume.hint_levels.fill_hints().unwrap();
         if is_pass {
-            core.base.backlog.restore([Skipped::Everything]);
+            volume.base.backlog.restore([Skipped::Everything]);
         }
-        // The first shard is read, the second is not.
-        core.metadata.shard(ShardKey { map: MapId(1), shard: 0 }).unwrap();
+        // The first leaf is read, the second is not.
+        volume.metadata.leaf(LeafKey { map: MapId(1), leaf: 0 }).unwrap();
         kv.gets_to_fail.store(2, Relaxed);
-        drop(core.revisits.revisit(1_000));
+        drop(volume.revisits.revisit(1_000));
         assert_eq!(kv.gets_to_fail.load(Relaxed), 0, "the test has to come there");
-        work_all(&core, true);
-        assert_eq!(used(&core), 600, "is_pass: {is_pass}");
+        work_all(&volume, true);
+        assert_eq!(used(&volume), 600, "is_pass: {is_pass}");
     }
 }
 
 #[test]
 fn a_block_that_cannot_be_read_keeps_nobody_from_the_others_and_the_work_ends() {
     let devices = Devices::new(DATA, Settings { fingerprints: FingerprintMode::Lazy, ..settings(Inline::Off) });
-    let core = devices.open();
+    let volume = devices.open();
     let data = unique(600, 1);
-    write(&core, 1, 0, &data);
-    write(&core, 2, 0, &data);
-    close(&core);
-    let (data_area, Pbn(bad)) = (Unreadable::of(&devices.data), pbn(&core, 2, 300));
+    write(&volume, 1, 0, &data);
+    write(&volume, 2, 0, &data);
+    close(&volume);
+    let (data_area, Pbn(bad)) = (Unreadable::of(&devices.data), pbn(&volume, 2, 300));
     data_area.set(bad * BLOCK..(bad + 1) * BLOCK);
-    drop(core);
-    let core = devices.open_with(data_area);
-    core.hint_levels.fill_hints().unwrap();
+    drop(volume);
+    let volume = devices.open_with(data_area);
+    volume.hint_levels.fill_hints().unwrap();
     for _ in 0..100 {
-        if matches!(core.revisits.revisit(1_000), Ok(None)) {
+        if matches!(volume.revisits.revisit(1_000), Ok(None)) {
             break;
         }
     }
-    assert!(!core.worklist.is_revisit_left(), "a block that cannot be read is equal to none");
-    assert_eq!(used(&core), 601, "all others are merged");
+    assert!(!volume.worklist.is_revisit_left(), "a block that cannot be read is equal to none");
+    assert_eq!(used(&volume), 601, "all others are merged");
 }
 
 #[test]
 fn a_checkpoint_in_the_middle_hides_no_file_from_a_full_pass() {
     let devices = Devices::new(DATA, settings(Inline::Off));
     let kv = HookedKv::of(&devices);
-    let core = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
-    core.hint_levels.fill_hints().unwrap();
+    let volume = Arc::new(devices.open_medium(Backend { kv: kv.clone(), ..devices.backend() }));
+    volume.hint_levels.fill_hints().unwrap();
     let data = unique(600, 1);
-    write(&core, 1, 0, &data);
-    write(&core, 2, 0, &data);
-    core.base.backlog.restore([Skipped::Everything]);
-    let checkpointer = core.clone();
+    write(&volume, 1, 0, &data);
+    write(&volume, 2, 0, &data);
+    volume.base.backlog.restore([Skipped::Everything]);
+    let checkpointer = volume.clone();
     // The checkpointer is another thread.
     *kv.after_scan.lock() = Some(Box::new(move || as_another_thread(|| checkpointer.commits.checkpoint().unwrap())));
-    revisit_all(&core);
-    assert_eq!(used(&core), 600);
+    revisit_all(&volume);
+    assert_eq!(used(&volume), 600);
 }

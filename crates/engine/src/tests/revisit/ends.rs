@@ -10,41 +10,41 @@ use crate::volume::assembly::Volume;
 /// The worker does everything, by the paper's ranks.
 fn ranked_volume(ranks: Ranks, inline: Inline) -> (Devices, Volume) {
     let devices = Devices::new(DATA, Settings { ranks, run_blocks_min: None, ..settings(inline) });
-    let core = devices.open();
-    core.hint_levels.fill_hints().unwrap();
-    (devices, core)
+    let volume = devices.open();
+    volume.hint_levels.fill_hints().unwrap();
+    (devices, volume)
 }
 
-fn rank(core: &Volume, map: u64, rank: Rank) {
+fn rank(volume: &Volume, map: u64, rank: Rank) {
     let mut change = Change::default();
-    core.file_policies.policy_change(&mut change, MapId(map), FilePolicy { rank, ..FilePolicy::default() });
-    core.publisher.publish(change).unwrap();
+    volume.file_policies.policy_change(&mut change, MapId(map), FilePolicy { rank, ..FilePolicy::default() });
+    volume.publisher.publish(change).unwrap();
 }
 
 /// How many blocks of file 2 are shared with the blocks of file 1 that are as far from its end.
-fn shared_at_the_end(core: &Volume, blocks: [u64; 2]) -> u64 {
+fn shared_at_the_end(volume: &Volume, blocks: [u64; 2]) -> u64 {
     let shortest = blocks[0].min(blocks[1]);
-    let is_shared = |back: &u64| pbn(core, 1, blocks[0] - back) == pbn(core, 2, blocks[1] - back);
+    let is_shared = |back: &u64| pbn(volume, 1, blocks[0] - back) == pbn(volume, 2, blocks[1] - back);
     (1..=shortest).filter(is_shared).count() as u64
 }
 
 /// Two files whose last blocks are equal, written and then ranked. Returns how many they share after the worker's
 /// visit.
 fn shared_by(ranks: [Rank; 2], blocks: [u64; 2], equal: u64) -> u64 {
-    let (_devices, core) = ranked_volume(Ranks::Paper, Inline::Off);
+    let (_devices, volume) = ranked_volume(Ranks::Paper, Inline::Off);
     let end = unique(equal as usize, 9);
     for (map, (blocks, rank_of)) in (1..).zip(blocks.into_iter().zip(ranks)) {
-        write(&core, map, 0, &unique((blocks - equal) as usize, map));
-        write(&core, map, blocks - equal, &end);
-        rank(&core, map, rank_of);
+        write(&volume, map, 0, &unique((blocks - equal) as usize, map));
+        write(&volume, map, blocks - equal, &end);
+        rank(&volume, map, rank_of);
     }
-    work_all(&core, true);
-    assert_clean(&core);
+    work_all(&volume, true);
+    assert_clean(&volume);
     for (map, blocks) in (1..).zip(blocks) {
         let content = [unique((blocks - equal) as usize, map), end.clone()].concat();
-        assert_holds(&core, map, &content);
+        assert_holds(&volume, map, &content);
     }
-    shared_at_the_end(&core, blocks)
+    shared_at_the_end(&volume, blocks)
 }
 
 const BOTH: [Rank; 2] = [Rank::Sequential; 2];
@@ -78,18 +78,18 @@ fn ends_count_by_the_file_that_would_share_them() {
 
 #[test]
 fn what_is_written_over_the_end_of_a_file_is_shared_at_once_and_what_makes_it_longer_is_not() {
-    let (_devices, core) = ranked_volume(Ranks::On, Inline::All);
+    let (_devices, volume) = ranked_volume(Ranks::On, Inline::All);
     let end = unique(8, 9);
-    write(&core, 1, 0, &unique(192, 1));
-    write(&core, 1, 192, &end);
-    write(&core, 2, 0, &unique(200, 2));
-    write(&core, 3, 0, &unique(192, 3));
-    (1..=3).for_each(|map| rank(&core, map, Rank::Sequential));
-    write(&core, 2, 192, &end);
-    assert_eq!(shared_at_the_end(&core, [200, 200]), 8);
-    write(&core, 3, 192, &end);
-    assert_ne!(pbn(&core, 3, 199), pbn(&core, 1, 199), "it may go on");
-    write(&core, 2, 190, &[unique(2, 4), end].concat());
-    assert_eq!(shared_at_the_end(&core, [200, 200]), 8, "what the file has stays");
-    assert_clean(&core);
+    write(&volume, 1, 0, &unique(192, 1));
+    write(&volume, 1, 192, &end);
+    write(&volume, 2, 0, &unique(200, 2));
+    write(&volume, 3, 0, &unique(192, 3));
+    (1..=3).for_each(|map| rank(&volume, map, Rank::Sequential));
+    write(&volume, 2, 192, &end);
+    assert_eq!(shared_at_the_end(&volume, [200, 200]), 8);
+    write(&volume, 3, 192, &end);
+    assert_ne!(pbn(&volume, 3, 199), pbn(&volume, 1, 199), "it may go on");
+    write(&volume, 2, 190, &[unique(2, 4), end].concat());
+    assert_eq!(shared_at_the_end(&volume, [200, 200]), 8, "what the file has stays");
+    assert_clean(&volume);
 }

@@ -61,11 +61,11 @@ pub fn shared_content(random: &mut Random, blocks: u64) -> Content {
 }
 
 /// Reads whole blocks, each of which must be one that was written.
-pub fn read(core: &Volume, map: MapId, first: u64, blocks: u64) -> Result<Content> {
+pub fn read(volume: &Volume, map: MapId, first: u64, blocks: u64) -> Result<Content> {
     let mut content = Content::new();
     for at in (first..first + blocks).step_by(READ_BLOCKS) {
         let count = (first + blocks - at).min(READ_BLOCKS as u64);
-        let bytes = core.reader.read(map, at * BLOCK, count as usize * BLOCK_BYTES)?.to_vec();
+        let bytes = volume.reader.read(map, at * BLOCK, count as usize * BLOCK_BYTES)?.to_vec();
         for block in bytes.chunks(BLOCK_BYTES) {
             let id = u64::from_le_bytes(block[..8].try_into().unwrap());
             assert!(bytes_of(&[id]) == block, "a block that begins with {id:x} is not the one that was written");
@@ -202,18 +202,18 @@ pub fn note_gone(slot: usize) -> impl FnOnce(&mut Change) {
 
 /// In the recovered volume, each file holds one of its possible contents.
 fn recovered(devices: &Devices, files: &[File], when: &str) {
-    let core = devices.open();
+    let volume = devices.open();
     for (slot, file) in files.iter().enumerate() {
-        let record = core.metadata.get(&[0x10, slot as u8]).unwrap();
+        let record = volume.metadata.get(&[0x10, slot as u8]).unwrap();
         let number =
             |at: usize| record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
-        let found = read(&core, MapId(number(0)), 0, number(8)).unwrap();
+        let found = read(&volume, MapId(number(0)), 0, number(8)).unwrap();
         assert!(file.versions.contains(&found), "{when}: file {slot} holds {found:x?}, none of {:x?}", file.versions);
     }
-    assert_clean(&core, when);
+    assert_clean(&volume, when);
 }
 
-pub fn assert_clean(core: &Volume, when: &str) {
-    let report = checker(&core).check(true, &mut |_, _| ()).unwrap();
+pub fn assert_clean(volume: &Volume, when: &str) {
+    let report = checker(&volume).check(true, &mut |_, _| ()).unwrap();
     assert!(report.is_clean(), "{when}: {:#?}", report.problems);
 }

@@ -44,82 +44,82 @@ pub struct Roles {
 
 type Role = fn(&SmallVolume, usize, &mut Random);
 
-/// Lets all of them work on a new volume and compares it with the model.
+/// Lets all of them work on a new small and compares it with the model.
 pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     let files = FILES * roles.writers as usize;
-    let volume = Arc::new(SmallVolume::new(shape, files, Random::new(random.word())));
+    let small = Arc::new(SmallVolume::new(shape, files, Random::new(random.word())));
     let kinds: [(u64, Role); 7] = [
         (roles.writers, write),
         (roles.readers, read_others),
-        (roles.committers, |volume, _, _| volume.commit(0..0)),
-        (roles.checkpointers, |volume, _, _| volume.core.commits.checkpoint().unwrap()),
+        (roles.committers, |small, _, _| small.commit(0..0)),
+        (roles.checkpointers, |small, _, _| small.volume.commits.checkpoint().unwrap()),
         (roles.releasers, release),
-        (roles.reclaimers, |volume, _, _| reclaim(volume)),
+        (roles.reclaimers, |small, _, _| reclaim(small)),
         (roles.workers, deduplicate),
     ];
     let mut threads = Vec::new();
     for (count, role) in kinds {
         for index in 0..count as usize {
-            let (volume, mut random) = (volume.clone(), Random::new(random.word()));
-            threads.push(thread::spawn(move || (0..TIMES).for_each(|_| role(&volume, index, &mut random))));
+            let (small, mut random) = (small.clone(), Random::new(random.word()));
+            threads.push(thread::spawn(move || (0..TIMES).for_each(|_| role(&small, index, &mut random))));
         }
     }
     let committer = shape.has_committer.then(|| {
-        let volume = volume.clone();
-        thread::spawn(move || volume.commit_until_stopped())
+        let small = small.clone();
+        thread::spawn(move || small.commit_until_stopped())
     });
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     if let Some(committer) = committer {
-        volume.core.base.signals.stop();
+        small.volume.base.signals.stop();
         committer.join().unwrap();
     }
-    Arc::into_inner(volume).expect("all threads ended").finish();
+    Arc::into_inner(small).expect("all threads ended").finish();
 }
 
 /// Changes its own files, reads them back, and commits now and then.
-fn write(volume: &SmallVolume, writer: usize, random: &mut Random) {
+fn write(small: &SmallVolume, writer: usize, random: &mut Random) {
     let own = writer * FILES..(writer + 1) * FILES;
     for _ in 0..CHANGES {
         let slot = own.start + random.below(FILES as u64) as usize;
         if random.below(4) == 0 {
-            volume.commit(own.clone());
+            small.commit(own.clone());
         } else {
-            change(volume, slot, random);
+            change(small, slot, random);
         }
-        let file = volume.model.file(slot);
-        let found = read(&volume.core, file.map, 0, file.newest().len() as u64).unwrap();
+        let file = small.model.file(slot);
+        let found = read(&small.volume, file.map, 0, file.newest().len() as u64).unwrap();
         assert_eq!(&found, file.newest(), "file {slot} differs from what its writer wrote");
     }
 }
 
-fn change(volume: &SmallVolume, slot: usize, random: &mut Random) {
-    let mut new = volume.model.file(slot).newest().clone();
+fn change(small: &SmallVolume, slot: usize, random: &mut Random) {
+    let mut new = small.model.file(slot).newest().clone();
     let first = random.below(FIRST_MAX);
-    let blocks = if random.below(2) == 0 { volume.shape.write_blocks_max } else { 1 + random.below(3) };
+    let blocks = if random.below(2) == 0 { small.shape.write_blocks_max } else { 1 + random.below(3) };
     let range = first as usize..(first + blocks) as usize;
     let kind = random.below(10);
     match kind {
         0 => new.resize(range.start, 0),
         1 => new.clear(),
         2 | 3 => {
-            let other = volume.model.file(slot ^ 1).newest().clone();
+            let other = small.model.file(slot ^ 1).newest().clone();
             new.resize(new.len().max(range.end), 0);
             let source = (0..range.len()).map(|n| other.get(n).copied().unwrap_or(0));
             range.clone().zip(source).for_each(|(at, id)| new[at] = id);
         }
         _ => {
             new.resize(new.len().max(range.end), 0);
-            let written = if kind == 4 { vec![0; range.len()] } else { volume.content(random, blocks) };
+            let written = if kind == 4 { vec![0; range.len()] } else { small.content(random, blocks) };
             new[range.clone()].copy_from_slice(&written);
         }
     }
-    volume.model.expect(slot, new.clone());
-    match publish(volume, slot, kind, range.clone(), &new) {
+    small.model.expect(slot, new.clone());
+    match publish(small, slot, kind, range.clone(), &new) {
         Ok(()) => {}
         Err(Error::NoSpace) => {
-            volume.core.make_room().unwrap();
-            match publish(volume, slot, kind, range, &new) {
-                Err(Error::NoSpace) => volume.model.did_not_happen(slot),
+            small.volume.make_room().unwrap();
+            match publish(small, slot, kind, range, &new) {
+                Err(Error::NoSpace) => small.model.did_not_happen(slot),
                 other => other.unwrap(),
             }
         }
@@ -127,60 +127,60 @@ fn change(volume: &SmallVolume, slot: usize, random: &mut Random) {
     }
 }
 
-fn publish(volume: &SmallVolume, slot: usize, kind: u64, range: std::ops::Range<usize>, new: &Content) -> Result<()> {
-    let (core, map) = (&volume.core, volume.model.file(slot).map);
+fn publish(small: &SmallVolume, slot: usize, kind: u64, range: std::ops::Range<usize>, new: &Content) -> Result<()> {
+    let (volume, map) = (&small.volume, small.model.file(slot).map);
     let (at, blocks) = (range.start as u64, range.len() as u64);
     let noted = note(slot, map, new);
     match kind {
-        0 => core.range_changes.truncate(map, at * BLOCK, noted),
+        0 => volume.range_changes.truncate(map, at * BLOCK, noted),
         1 => {
-            core.range_changes.detach(map, note_gone(slot))?;
-            volume.model.replace(slot, volume.fresh_map());
+            volume.range_changes.detach(map, note_gone(slot))?;
+            small.model.replace(slot, small.fresh_map());
             Ok(())
         }
         2 | 3 => {
-            let other = volume.model.file(slot ^ 1).map;
-            core.clone_blocks((other, Lbn(0)), (map, Lbn(at)), Blocks(blocks), noted)
+            let other = small.model.file(slot ^ 1).map;
+            volume.clone_blocks((other, Lbn(0)), (map, Lbn(at)), Blocks(blocks), noted)
         }
-        4 => core.range_changes.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
-        _ => core.write(map, at * BLOCK, &bytes_of(&new[range]), noted),
+        4 => volume.range_changes.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
+        _ => volume.write(map, at * BLOCK, &bytes_of(&new[range]), noted),
     }
 }
 
 /// Reads any file, even while it changes: it has only content that its writer wrote.
-fn read_others(volume: &SmallVolume, _: usize, random: &mut Random) {
-    let slot = random.below(volume.model.len() as u64) as usize;
-    let file = volume.model.file(slot);
-    match read(&volume.core, file.map, 0, READ_BLOCKS) {
+fn read_others(small: &SmallVolume, _: usize, random: &mut Random) {
+    let slot = random.below(small.model.len() as u64) as usize;
+    let file = small.model.file(slot);
+    match read(&small.volume, file.map, 0, READ_BLOCKS) {
         Ok(found) => {
-            let seen = volume.model.file(slot).seen;
+            let seen = small.model.file(slot).seen;
             assert!(found.iter().all(|id| seen.contains(id)), "file {slot} has {found:x?}, its writer knows {seen:x?}");
         }
         Err(error) => assert!(matches!(error, Error::MapDetached), "{error}"),
     }
 }
 
-fn release(volume: &SmallVolume, _: usize, random: &mut Random) {
-    volume.core.groups.release_waiting();
+fn release(small: &SmallVolume, _: usize, random: &mut Random) {
+    small.volume.groups.release_waiting();
     if random.below(2) == 0 {
-        volume.core.free_blocks.punch_some();
+        small.volume.free_blocks.punch_some();
     }
 }
 
-fn reclaim(volume: &SmallVolume) {
-    if let Some(map) = volume.core.base.signals.next_detached(Duration::ZERO) {
-        volume.core.reclaimer.reclaim(map).unwrap();
+fn reclaim(small: &SmallVolume) {
+    if let Some(map) = small.volume.base.signals.next_detached(Duration::ZERO) {
+        small.volume.reclaimer.reclaim(map).unwrap();
     }
 }
 
-fn deduplicate(volume: &SmallVolume, _: usize, random: &mut Random) {
+fn deduplicate(small: &SmallVolume, _: usize, random: &mut Random) {
     match random.below(6) {
-        0 => volume.core.worklist.begin_full_pass(),
+        0 => small.volume.worklist.begin_full_pass(),
         1 => {
-            volume.core.hint_levels.sweep_hint_page();
+            small.volume.hint_levels.sweep_hint_page();
         }
         _ => {
-            volume.core.run(BackgroundStep::Revisit { blocks_max: REVISITED }).unwrap();
+            small.volume.run(BackgroundStep::Revisit { blocks_max: REVISITED }).unwrap();
         }
     }
 }

@@ -23,23 +23,23 @@ const ROOM_BLOCKS: u64 = 8 * RECORD_BYTES as u64 / 64;
 type InodeLock = Arc<Mutex<()>>;
 
 /// Publishes a record with the inode locked, as `fs` does.
-fn publish(volume: &SmallVolume, inode: &InodeLock, number: usize) {
+fn publish(small: &SmallVolume, inode: &InodeLock, number: usize) {
     for _ in 0..TIMES {
-        volume.core.change_room.wait_for_room();
+        small.volume.change_room.wait_for_room();
         // As much as is published: two claims and a group exceed the room.
-        let _room = volume.core.change_room.claim_log_room(GroupBytes::of_blocks(ROOM_BLOCKS));
+        let _room = small.volume.change_room.claim_log_room(GroupBytes::of_blocks(ROOM_BLOCKS));
         let _inode = inode.lock();
         let mut change = Change::new();
         change.put(vec![0x11, number as u8], vec![7; RECORD_BYTES]);
-        volume.core.publisher.publish(change).unwrap();
+        small.volume.publisher.publish(change).unwrap();
     }
 }
 
 /// Punches: the change ends with the inode locked, while it holds off the commit.
-fn punch(volume: &SmallVolume, inode: &InodeLock, map: MapId) {
+fn punch(small: &SmallVolume, inode: &InodeLock, map: MapId) {
     for _ in 0..TIMES {
-        volume.core.change_room.wait_for_room();
-        volume.core.range_changes.zero(map, 0, 3 * BLOCK, false, |_, _| drop(inode.lock())).unwrap();
+        small.volume.change_room.wait_for_room();
+        small.volume.range_changes.zero(map, 0, 3 * BLOCK, false, |_, _| drop(inode.lock())).unwrap();
     }
 }
 
@@ -48,29 +48,29 @@ type Work = Box<dyn FnOnce(&SmallVolume, &InodeLock) + Send>;
 
 /// Two publishing threads, one that punches, the committer and the checkpointer.
 pub fn run(shape: Shape, mut random: Random) {
-    let volume = Arc::new(SmallVolume::new(shape, 1, Random::new(random.word())));
+    let small = Arc::new(SmallVolume::new(shape, 1, Random::new(random.word())));
     let inode = Arc::new(Mutex::new(LockRank::Inode, ()));
-    let map = volume.fresh_map();
-    volume.core.base.signals.threads_start();
+    let map = small.fresh_map();
+    small.volume.base.signals.threads_start();
     let spawn = |work: Work| {
-        let (volume, inode) = (volume.clone(), inode.clone());
-        thread::spawn(move || work(&volume, &inode))
+        let (small, inode) = (small.clone(), inode.clone());
+        thread::spawn(move || work(&small, &inode))
     };
     let background = [
-        spawn(Box::new(|volume, _| volume.commit_until_stopped())),
-        spawn(Box::new(|volume, _| {
-            while volume.core.base.signals.next_checkpoint() {
-                volume.core.commits.checkpoint().unwrap();
+        spawn(Box::new(|small, _| small.commit_until_stopped())),
+        spawn(Box::new(|small, _| {
+            while small.volume.base.signals.next_checkpoint() {
+                small.volume.commits.checkpoint().unwrap();
             }
         })),
     ];
     let programs = [
-        spawn(Box::new(|volume, inode| publish(volume, inode, 1))),
-        spawn(Box::new(|volume, inode| publish(volume, inode, 2))),
-        spawn(Box::new(move |volume, inode| punch(volume, inode, map))),
+        spawn(Box::new(|small, inode| publish(small, inode, 1))),
+        spawn(Box::new(|small, inode| publish(small, inode, 2))),
+        spawn(Box::new(move |small, inode| punch(small, inode, map))),
     ];
     programs.into_iter().for_each(|thread| thread.join().unwrap());
-    volume.core.base.signals.stop();
+    small.volume.base.signals.stop();
     background.into_iter().for_each(|thread| thread.join().unwrap());
-    Arc::into_inner(volume).expect("all threads ended").finish();
+    Arc::into_inner(small).expect("all threads ended").finish();
 }

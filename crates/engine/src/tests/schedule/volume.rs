@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::space::allocator::Run;
-use crate::space::claim::Claim;
+use crate::space::free_blocks::Claim;
 use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
 use crate::volume::assembly::Volume;
@@ -156,7 +156,7 @@ fn open(model: &Arc<Model>) -> Volume {
 
 /// The volume, and its model.
 pub struct SmallVolume {
-    pub core: Volume,
+    pub volume: Volume,
     pub model: Arc<Model>,
     pub shape: Shape,
     given_away: Vec<Run>,
@@ -169,12 +169,12 @@ impl SmallVolume {
         let settings = Settings { inline: shape.inline, fingerprints: shape.fingerprints, ..levels };
         let devices = Devices::new(Blocks(1 + KEPT_BACK + shape.blocks), settings);
         let model = Arc::new(Model::new(devices, random));
-        let core = open(&model);
-        let mut load = |region| core.free_blocks.load_region(region);
-        let given_away = core.base.space.allocate(KEPT_BACK, &mut load).unwrap();
-        let volume = Self { core, model, shape, given_away };
-        (0..files).for_each(|_| volume.model.add(volume.fresh_map()));
-        volume
+        let volume = open(&model);
+        let mut load = |region| volume.free_blocks.load_region(region);
+        let given_away = volume.base.space.allocate(KEPT_BACK, &mut load).unwrap();
+        let small = Self { volume, model, shape, given_away };
+        (0..files).for_each(|_| small.model.add(small.fresh_map()));
+        small
     }
 
     /// What a writer writes next.
@@ -184,7 +184,7 @@ impl SmallVolume {
 
     /// A map id that no file had.
     pub fn fresh_map(&self) -> MapId {
-        self.core.base.maps.take_id()
+        self.volume.base.maps.take_id()
     }
 
     /// Commits. The earlier content of these files is durable then.
@@ -192,27 +192,27 @@ impl SmallVolume {
         let current: Vec<_> = slots.map(|slot| (slot, self.model.file(slot).versions.len())).collect();
         match self.shape.has_committer {
             true => self.wait_for_commit(),
-            false => self.core.commits.commit().unwrap(),
+            false => self.volume.commits.commit().unwrap(),
         }
         self.model.acknowledge(&current);
     }
 
     fn wait_for_commit(&self) {
         let (sender, receiver) = mpsc::channel();
-        self.core.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        self.volume.barrier(Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
     }
 
     /// The work of the committer's thread, without its clock: it commits when a caller waits.
     pub fn commit_until_stopped(&self) {
         loop {
-            let is_idle = self.core.groups.group_times().0.is_none();
-            let request = self.core.base.signals.next_commit(Duration::MAX, is_idle);
+            let is_idle = self.volume.groups.group_times().0.is_none();
+            let request = self.volume.base.signals.next_commit(Duration::MAX, is_idle);
             if request.now {
-                answer(&self.core, request.barriers);
+                answer(&self.volume, request.barriers);
             }
             if request.stop {
-                return answer(&self.core, self.core.base.signals.next_commit(Duration::ZERO, false).barriers);
+                return answer(&self.volume, self.volume.base.signals.next_commit(Duration::ZERO, false).barriers);
             }
         }
     }
@@ -221,26 +221,26 @@ impl SmallVolume {
     pub fn finish(mut self) {
         for slot in 0..self.model.len() {
             let file = self.model.file(slot);
-            let found = read(&self.core, file.map, 0, file.newest().len() as u64).unwrap();
+            let found = read(&self.volume, file.map, 0, file.newest().len() as u64).unwrap();
             assert_eq!(&found, file.newest(), "file {slot} differs from what its writer wrote");
         }
-        assert_clean(&self.core, "at the end");
+        assert_clean(&self.volume, "at the end");
         self.model.check_power_cuts();
         self.hand_out_all();
     }
 
     /// Hands out every unused block, once all waiting work is done.
     fn hand_out_all(&mut self) {
-        while self.core.run(BackgroundStep::Reclaim).unwrap() {}
-        self.core.commits.checkpoint().unwrap();
-        self.core.groups.release_waiting();
-        self.core.base.space.give_back(&std::mem::take(&mut self.given_away));
-        let totals = self.core.base.state.lock().totals;
+        while self.volume.run(BackgroundStep::Reclaim).unwrap() {}
+        self.volume.commits.checkpoint().unwrap();
+        self.volume.groups.release_waiting();
+        self.volume.base.space.give_back(&std::mem::take(&mut self.given_away));
+        let totals = self.volume.base.state.lock().totals;
         let free = (totals.data - totals.used).0;
-        assert_eq!(self.core.base.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
-        let runs = self.core.free_blocks.allocate(free, Claim::KeptBack);
+        assert_eq!(self.volume.base.state.lock().claims.blocks(), Blocks(0), "blocks are claimed and nobody writes");
+        let runs = self.volume.free_blocks.allocate(free, Claim::KeptBack);
         let runs = runs.unwrap_or_else(|error| panic!("not all of {free} free blocks can be handed out: {error}"));
-        self.core.free_blocks.give_back(&runs);
-        assert_clean(&self.core, "when all is freed");
+        self.volume.free_blocks.give_back(&runs);
+        assert_clean(&self.volume, "when all is freed");
     }
 }

@@ -1,7 +1,7 @@
-//! A shard: the extents of 256 consecutive lbns of one map, in one record.
+//! A leaf: the extents of 256 consecutive lbns of one map, in one record.
 
-pub use super::keys::SHARD_BLOCKS;
-use super::keys::ShardKey;
+pub use super::keys::LEAF_BLOCKS;
+use super::keys::LeafKey;
 use super::{checksum, varint};
 use crate::Pbn;
 
@@ -32,10 +32,10 @@ impl Target {
     }
 }
 
-/// A run of blocks of a shard with consecutive targets.
+/// A run of blocks of a leaf with consecutive targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// First block, counted from the shard's start: below 256.
+    /// First block, counted from the leaf's start: below 256.
     pub first: u16,
     /// Length, at least 1.
     pub blocks: u16,
@@ -55,18 +55,18 @@ impl Extent {
 }
 
 /// The seed makes the checksum of a record under another key fail.
-fn seed_of(key: ShardKey) -> u64 {
-    SEED ^ key.map.0.rotate_left(32) ^ key.shard
+fn seed_of(key: LeafKey) -> u64 {
+    SEED ^ key.map.0.rotate_left(32) ^ key.leaf
 }
 
-/// The extents of one shard. Invariants: (1) in order, (2) not overlapping, (3) none empty, none a hole,
-/// (4) within `SHARD_BLOCKS`, (5) adjacent extents that continue each other are one.
+/// The extents of one leaf. Invariants: (1) in order, (2) not overlapping, (3) none empty, none a hole,
+/// (4) within `LEAF_BLOCKS`, (5) adjacent extents that continue each other are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shard {
+pub struct ExtentLeaf {
     extents: Vec<Extent>,
 }
 
-impl Shard {
+impl ExtentLeaf {
     /// The extents in order.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
@@ -84,7 +84,7 @@ impl Shard {
 
     /// The extents within `first..end`, including holes, in order.
     pub fn slice(&self, first: u16, end: u16) -> impl Iterator<Item = Extent> + '_ {
-        debug_assert!(first <= end && u64::from(end) <= SHARD_BLOCKS, "(4) blocks {first} to {end} of a shard");
+        debug_assert!(first <= end && u64::from(end) <= LEAF_BLOCKS, "(4) blocks {first} to {end} of a leaf");
         let mut at = first;
         let mut next = self.extents.partition_point(|extent| extent.end() <= first);
         std::iter::from_fn(move || {
@@ -107,7 +107,7 @@ impl Shard {
 
     /// Replaces the targets of the blocks of `new`, which may be a hole.
     pub fn set(&mut self, new: Extent) {
-        assert!(u64::from(new.end()) <= SHARD_BLOCKS, "(4) an extent ends at {}", new.end());
+        assert!(u64::from(new.end()) <= LEAF_BLOCKS, "(4) an extent ends at {}", new.end());
         let from = self.extents.partition_point(|extent| extent.end() <= new.first);
         let to = self.extents.partition_point(|extent| extent.first < new.end());
         let mut middle: [Option<Extent>; 3] = [None; 3];
@@ -147,9 +147,9 @@ impl Shard {
     }
 
     /// The record's value: extents as differences, then a checksum.
-    pub fn encode(&self, key: ShardKey) -> Vec<u8> {
+    pub fn encode(&self, key: LeafKey) -> Vec<u8> {
         let mut out = Vec::with_capacity(4 + self.extents.len() * 5);
-        debug_assert!(self.extents.len() as u64 <= SHARD_BLOCKS, "{} extents in a shard", self.extents.len());
+        debug_assert!(self.extents.len() as u64 <= LEAF_BLOCKS, "{} extents in a leaf", self.extents.len());
         let (mut block, mut pbn) = (0u16, 0u64);
         for extent in &self.extents {
             varint::put(&mut out, u64::from(extent.first - block));
@@ -167,7 +167,7 @@ impl Shard {
     }
 
     /// Decodes the value of the record `key`. None: it is damaged, or another record's.
-    pub fn decode(key: ShardKey, value: &[u8]) -> Option<Self> {
+    pub fn decode(key: LeafKey, value: &[u8]) -> Option<Self> {
         let (mut body, sum) = value.split_at_checked(value.len().checked_sub(CHECKSUM_BYTES)?)?;
         if sum != (checksum(body, seed_of(key)) as u32).to_le_bytes() {
             return None;
@@ -179,7 +179,7 @@ impl Shard {
             let length = varint::take(&mut body)?;
             let blocks = length >> 1;
             block = first.checked_add(blocks)?;
-            if blocks == 0 || block > SHARD_BLOCKS {
+            if blocks == 0 || block > LEAF_BLOCKS {
                 return None;
             }
             let target = match length & 1 {
@@ -203,7 +203,7 @@ impl Shard {
             assert!(extent.blocks > 0 && extent.target != Target::Hole, "(3) {extent:?}");
             end = extent.end();
         }
-        assert!(u64::from(end) <= SHARD_BLOCKS, "(4) extents end at {end}");
+        assert!(u64::from(end) <= LEAF_BLOCKS, "(4) extents end at {end}");
         for pair in self.extents.windows(2) {
             assert!(!pair[0].continued_by(&pair[1]), "(5) {pair:?}");
         }
@@ -217,44 +217,44 @@ mod tests {
     use super::*;
     use crate::MapId;
 
-    const KEY: ShardKey = ShardKey { map: MapId(3), shard: 5 };
+    const KEY: LeafKey = LeafKey { map: MapId(3), leaf: 5 };
 
     fn data(first: u16, blocks: u16, pbn: u64) -> Extent {
         Extent { first, blocks, target: Target::Data(Pbn(pbn)) }
     }
 
     #[test]
-    fn a_shard_has_its_golden_bytes_and_comes_back() {
-        let mut shard = Shard::default();
-        shard.set(data(2, 3, 100));
-        shard.set(Extent { first: 10, blocks: 1, target: Target::Reserved });
-        let bytes = shard.encode(KEY);
+    fn a_leaf_has_its_golden_bytes_and_comes_back() {
+        let mut leaf = ExtentLeaf::default();
+        leaf.set(data(2, 3, 100));
+        leaf.set(Extent { first: 10, blocks: 1, target: Target::Reserved });
+        let bytes = leaf.encode(KEY);
         assert_eq!(bytes[..bytes.len() - 4], [2, 7, 200, 1, 5, 2]);
-        assert_eq!(Shard::decode(KEY, &bytes), Some(shard));
+        assert_eq!(ExtentLeaf::decode(KEY, &bytes), Some(leaf));
     }
 
     #[test]
     fn damaged_and_cut_bytes_are_refused() {
-        let mut shard = Shard::default();
-        shard.set(data(0, 256, 1 << 39));
-        let bytes = shard.encode(KEY);
+        let mut leaf = ExtentLeaf::default();
+        leaf.set(data(0, 256, 1 << 39));
+        let bytes = leaf.encode(KEY);
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Shard::decode(KEY, &flipped), None, "bit {bit}");
+            assert_eq!(ExtentLeaf::decode(KEY, &flipped), None, "bit {bit}");
         }
         for len in 0..bytes.len() {
-            assert_eq!(Shard::decode(KEY, &bytes[..len]), None, "{len} bytes");
+            assert_eq!(ExtentLeaf::decode(KEY, &bytes[..len]), None, "{len} bytes");
         }
     }
 
     #[test]
     fn the_value_of_another_record_is_refused() {
-        let mut shard = Shard::default();
-        shard.set(data(0, 256, 7));
-        let bytes = shard.encode(KEY);
-        assert_eq!(Shard::decode(ShardKey { shard: 6, ..KEY }, &bytes), None);
-        assert_eq!(Shard::decode(ShardKey { map: MapId(4), ..KEY }, &bytes), None);
+        let mut leaf = ExtentLeaf::default();
+        leaf.set(data(0, 256, 7));
+        let bytes = leaf.encode(KEY);
+        assert_eq!(ExtentLeaf::decode(LeafKey { leaf: 6, ..KEY }, &bytes), None);
+        assert_eq!(ExtentLeaf::decode(LeafKey { map: MapId(4), ..KEY }, &bytes), None);
     }
 
     #[test]
@@ -262,30 +262,30 @@ mod tests {
         let mut choices = Random::new(1);
         let mut random = |below: u64| choices.below(below);
         for _ in 0..200 {
-            let mut shard = Shard::default();
-            let mut plain = [Target::Hole; SHARD_BLOCKS as usize];
+            let mut leaf = ExtentLeaf::default();
+            let mut plain = [Target::Hole; LEAF_BLOCKS as usize];
             for _ in 0..60 {
-                let first = random(SHARD_BLOCKS) as u16;
-                let blocks = 1 + random(u64::from(SHARD_BLOCKS as u16 - first).min(20)) as u16;
+                let first = random(LEAF_BLOCKS) as u16;
+                let blocks = 1 + random(u64::from(LEAF_BLOCKS as u16 - first).min(20)) as u16;
                 let target = match random(4) {
                     0 => Target::Hole,
                     1 => Target::Reserved,
                     _ => Target::Data(Pbn(random(40) + u64::from(first))),
                 };
-                shard.set(Extent { first, blocks, target });
+                leaf.set(Extent { first, blocks, target });
                 for block in 0..blocks {
                     plain[usize::from(first + block)] = target.plus(u64::from(block));
                 }
-                shard.check();
-                for part in shard.slice(0, SHARD_BLOCKS as u16) {
+                leaf.check();
+                for part in leaf.slice(0, LEAF_BLOCKS as u16) {
                     for block in 0..part.blocks {
                         assert_eq!(plain[usize::from(part.first + block)], part.target.plus(u64::from(block)));
                     }
                 }
                 let mapped = plain.iter().filter(|target| **target != Target::Hole).count();
-                assert_eq!(shard.mapped_blocks(), mapped as u64);
+                assert_eq!(leaf.mapped_blocks(), mapped as u64);
             }
-            assert_eq!(Shard::decode(KEY, &shard.encode(KEY)), Some(shard));
+            assert_eq!(ExtentLeaf::decode(KEY, &leaf.encode(KEY)), Some(leaf));
         }
     }
 }

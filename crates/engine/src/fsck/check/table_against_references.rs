@@ -2,7 +2,7 @@
 
 use super::blocks::Contents;
 use super::fault::Fault;
-use super::references::Counts;
+use super::reference_counts::Counts;
 use super::{Audit, Phase};
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
 use crate::fsck::check::Checker;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use crate::device::JoinedRead;
 use crate::policy::device_reads::GAP_BLOCKS_MAX;
-use crate::space::data_area::place_of;
+use crate::space::data_area::joined_read;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
 /// Most blocks that one request reads, including the gaps between its parts.
@@ -100,15 +100,7 @@ pub fn cut_spans<'p, 'a>(parts: &'p mut [Part<'a>]) -> Vec<&'p mut [Part<'a>]> {
 
 /// One request for all parts of a span.
 pub fn joined<'a>(span: &'a mut [Part<'_>]) -> Result<JoinedRead<'a>> {
-    let (first, others) = span.split_first_mut().expect("a span has a part");
-    let mut end = first.end();
-    let mut read = JoinedRead::new(place_of(first.pbn)?, first.bytes);
-    for part in others {
-        let gap = (part.pbn.0 - end.0) as usize * BLOCK_BYTES;
-        end = part.end();
-        read.join(gap, part.bytes);
-    }
-    Ok(read)
+    joined_read(span.iter_mut().map(|part| (part.pbn, &mut *part.bytes)))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::device::buffer::{BufferPool, PooledBuf};
 use crate::device::{Device, JoinedRead};
 use crate::signals::health::Health;
 use crate::space::allocator::Run;
+use crate::space::location::Location;
 use crate::sync::{AtomicBool, LockRank, Mutex, RwLock, RwLockReadGuard};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
@@ -44,9 +45,8 @@ impl DataArea {
 
     /// Reads consecutive blocks from `pbn` on, unverified.
     pub fn read(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
-        debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
-        let read = self.device.read_at(bytes, place_of(pbn)?);
-        read.map_err(|e| unread(pbn, e))
+        let location = Location::of(pbn, bytes.len())?;
+        self.device.read_at(bytes, location.at).map_err(|e| unread(pbn, e))
     }
 
     /// Makes several reads in parallel, and returns the result of each.
@@ -65,10 +65,10 @@ impl DataArea {
         (named(reads, results), of_other)
     }
 
-    /// Like [`DataArea::read`], for blocks that are known to lie in the data area. The error is the device's own.
+    /// Like [`DataArea::read`]. The error is the device's own.
     pub fn try_read(&self, pbn: Pbn, bytes: &mut [u8]) -> io::Result<()> {
-        assert!(pbn.0 <= u64::MAX / BLOCK_BYTES as u64, "block {pbn} lies outside any data area");
-        self.device.read_at(bytes, pbn.0 * BLOCK_BYTES as u64)
+        let location = Location::of(pbn, bytes.len()).map_err(io::Error::other)?;
+        self.device.read_at(bytes, location.at)
     }
 
     /// Writes consecutive blocks from `pbn` on. The next flush covers them.
@@ -85,18 +85,19 @@ impl DataArea {
         if pbn == Pbn(0) {
             return Err(Error::corrupt("a record", "it gives block 0, the label, to be written over"));
         }
-        debug_assert!(bytes.len().is_multiple_of(BLOCK_BYTES), "{} bytes are not whole blocks", bytes.len());
-        let written = write(&*self.device, pbn.0 * BLOCK_BYTES as u64);
+        let written = write(&*self.device, Location::of(pbn, bytes.len())?.at);
         written.map_err(|e| Error::io("writing to the data area", e))?;
         // Set after the write: a flush that began before its end may not cover it.
         self.is_dirty.store(true, Relaxed);
         Ok(())
     }
 
-    /// Gives the space of free blocks back to the host.
-    pub fn punch(&self, run: Run) -> io::Result<()> {
+    /// Gives the space of free blocks back to the host. Returns how many bytes.
+    pub fn punch(&self, run: Run) -> Result<u64> {
         assert!(run.pbn > Pbn(0) && run.blocks > 0, "a hole of {} blocks at block {}", run.blocks, run.pbn);
-        self.device.punch(run.pbn.0 * BLOCK_BYTES as u64, run.blocks * BLOCK_BYTES as u64)
+        let hole = Location::of(run.pbn, run.blocks as usize * BLOCK_BYTES)?;
+        let punched = self.device.punch(hole.at, hole.bytes);
+        punched.map(|()| hole.bytes).map_err(|e| Error::io("giving space back to the host", e))
     }
 
     /// Enlarges the device to hold `data` blocks.
@@ -134,17 +135,24 @@ impl DataArea {
     }
 }
 
-/// The first byte of a block that a map refers to.
-pub fn place_of(pbn: Pbn) -> Result<u64> {
-    let at = pbn.0.checked_mul(BLOCK_BYTES as u64);
-    at.ok_or_else(|| Error::corrupt("a map", format!("block {pbn} lies outside the data area")))
+/// One read for runs of blocks, which come in the order of the device, and for the gaps between them.
+pub fn joined_read<'a>(mut runs: impl Iterator<Item = (Pbn, &'a mut [u8])>) -> Result<JoinedRead<'a>> {
+    let (pbn, bytes) = runs.next().expect("a read has a run");
+    let mut location = Location::of(pbn, bytes.len())?;
+    let mut read = JoinedRead::new(location.at, bytes);
+    for (pbn, bytes) in runs {
+        let next = Location::of(pbn, bytes.len())?;
+        read.join((next.at - location.end()) as usize, bytes);
+        location = next;
+    }
+    Ok(read)
 }
 
 /// The results of reads, with errors that say what was read.
 fn named(reads: &[JoinedRead<'_>], results: Vec<io::Result<()>>) -> Vec<Result<()>> {
     assert_eq!(results.len(), reads.len(), "results, and reads that were asked for");
     let named = |(read, result): (&JoinedRead<'_>, io::Result<()>)| {
-        result.map_err(|e| unread(Pbn(read.at() / BLOCK_BYTES as u64), e))
+        result.map_err(|e| unread(Location::block_at(read.at()), e))
     };
     reads.iter().zip(results).map(named).collect()
 }

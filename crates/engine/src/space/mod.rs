@@ -5,6 +5,7 @@ pub mod bitmap;
 pub mod data_area;
 pub mod free_blocks;
 pub mod free_space;
+pub mod location;
 pub mod pins;
 pub mod punch;
 pub mod write_out;

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::BLOCK_BYTES;
 use crate::space::allocator::Run;
 use crate::space::free_blocks::FreeBlocks;
 
@@ -27,8 +26,8 @@ impl FreeBlocks {
     /// Punches a hole. A failure costs space on the host, nothing else.
     fn punch(&self, run: Run) {
         match self.data.punch(run) {
-            Ok(()) => {
-                self.stats.counters.bytes_punched.fetch_add(run.blocks * BLOCK_BYTES as u64, Relaxed);
+            Ok(bytes) => {
+                self.stats.counters.bytes_punched.fetch_add(bytes, Relaxed);
             }
             Err(error) => {
                 log::debug!("block {} and {} more were not given back to the host: {error}", run.pbn, run.blocks - 1);

@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
-use oncefs_engine::device::Device;
+use oncefs_engine::device::{Device, Io};
 use oncefs_engine::kv::{Kv, KvMemory, Put};
 use oncefs_engine::{Backend, Ballast};
 use parking_lot::Mutex;
@@ -176,21 +176,27 @@ fn whole_pages(at: u64, len: u64) -> io::Result<(u64, u64)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("bytes {at}+{len} are not whole pages")))
 }
 
-impl Device for TapeDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl TapeDevice {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         let inner = self.tape.0.lock();
         inner.check(self.part, at, bytes.len() as u64)?;
         inner.images.device(self.part).read(bytes, at);
         Ok(())
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let (first, _) = whole_pages(at, bytes.len() as u64)?;
         let pages: Pages = bytes.chunks_exact(PAGE_BYTES).map(Page::new).collect();
         let mut inner = self.tape.0.lock();
         inner.check(self.part, at, bytes.len() as u64)?;
         inner.write(self.part, first, pages, false);
         Ok(())
+    }
+}
+
+impl Device for TapeDevice {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use oncefs_engine::Result;
-use oncefs_engine::device::Device;
+use oncefs_engine::device::{Device, Io};
 use oncefs_engine::kv::{Kv, KvMemory, Put};
 use parking_lot::Mutex;
 
@@ -134,15 +134,21 @@ impl Disk {
     }
 }
 
-impl Device for Disk {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl Disk {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.requests.count();
         self.written.lock().read(bytes, at)
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.requests.count();
         self.written.lock().write(bytes, at)
+    }
+}
+
+impl Device for Disk {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

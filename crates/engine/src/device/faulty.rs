@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::Device;
+use super::{Device, Io};
 
 /// A kind of operation on a part of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -183,8 +183,8 @@ fn flip(bytes: &mut [u8], bit: u64) {
     }
 }
 
-impl Device for FaultyDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl FaultyDevice {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         let fault = self.faults.next(self.part, Access::Read);
         if fault == Some(Fault::CutShort) {
             let half = bytes.len() / 2;
@@ -201,7 +201,7 @@ impl Device for FaultyDevice {
         Ok(())
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         match self.faults.next(self.part, Access::Write) {
             Some(Fault::CutShort) => {
                 self.inner.write_at(&bytes[..bytes.len() / 2], at)?;
@@ -217,6 +217,12 @@ impl Device for FaultyDevice {
                 None => self.inner.write_at(bytes, at),
             },
         }
+    }
+}
+
+impl Device for FaultyDevice {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

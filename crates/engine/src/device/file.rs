@@ -3,11 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::joined::{FileRead, JoinedRead, read_joined};
-use super::{Device, read_threads, ring};
+use super::{Device, Io, ring, submit_threads};
 
 /// A regular file or a raw block device.
 pub struct FileDevice {
@@ -31,10 +30,6 @@ impl FileDevice {
         Self::open(path, writable, 0)
     }
 
-    fn reads_of<'f, 'a>(&'f self, reads: &'f mut [JoinedRead<'a>]) -> Vec<FileRead<'f, 'a>> {
-        reads.iter_mut().map(|read| FileRead { file: &self.file, read }).collect()
-    }
-
     fn open(path: &Path, writable: bool, flags: i32) -> io::Result<Self> {
         let file = open_untimed(OpenOptions::new().read(true).write(writable), flags | libc::O_CLOEXEC, path)?;
         let is_block_device = file.metadata()?.file_type().is_block_device();
@@ -51,51 +46,19 @@ fn open_untimed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Resul
     }
 }
 
-/// Makes reads of files, as many in parallel as the host can, and returns the result of each.
-fn read_files(reads: &mut [FileRead<'_, '_>]) -> Vec<io::Result<()>> {
-    match reads {
-        [one] => vec![read_joined(one)],
-        many => ring::read_many(many).unwrap_or_else(|| read_threads::read_many(many)),
-    }
-}
-
 impl Device for FileDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
-        self.file.read_exact_at(bytes, at)
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        if let [one] = ios {
+            one.of_file(&self.file);
+        } else if !ring::submit(&self.file, ios, None) {
+            submit_threads::submit(&self.file, ios, &mut || ());
+        }
     }
 
-    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-        read_files(&mut self.reads_of(reads))
-    }
-
-    fn read_both<'a>(
-        &self,
-        reads: &mut [JoinedRead<'a>],
-        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
-    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
-        let Some(file) = other.as_file() else { return (self.read_many(reads), other.read_many(beside)) };
-        let mut all = self.reads_of(reads);
-        let own = all.len();
-        all.extend(beside.iter_mut().map(|read| FileRead { file, read }));
-        let mut results = read_files(&mut all);
-        assert_eq!(results.len(), all.len(), "results, and reads that were asked for");
-        let of_other = results.split_off(own);
-        (results, of_other)
-    }
-
-    fn as_file(&self) -> Option<&File> {
-        Some(&self.file)
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, at)
-    }
-
-    fn write_beside(&self, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> io::Result<()> {
-        ring::write_beside(&self.file, bytes, at, meanwhile).unwrap_or_else(|| {
-            meanwhile();
-            self.write_at(bytes, at)
-        })
+    fn submit_while(&self, ios: &mut [Io<'_>], meanwhile: &mut dyn FnMut()) {
+        if !ring::submit(&self.file, ios, Some(meanwhile)) {
+            submit_threads::submit(&self.file, ios, meanwhile);
+        }
     }
 
     fn flush(&self) -> io::Result<()> {

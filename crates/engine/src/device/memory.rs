@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::Device;
+use super::{Device, Io};
 
 const PAGE_BYTES: usize = 4096;
 /// Images share equal pages.
@@ -92,8 +92,8 @@ fn pages_of(at: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::
     })
 }
 
-impl Device for MemoryDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl MemoryDevice {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         let images = self.images.lock();
         Self::check(&images, at, bytes.len())?;
         for (page, offset, range) in pages_of(at, bytes.len()) {
@@ -106,7 +106,7 @@ impl Device for MemoryDevice {
         Ok(())
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut images = self.images.lock();
         Self::check(&images, at, bytes.len())?;
         for (page, offset, range) in pages_of(at, bytes.len()) {
@@ -115,6 +115,12 @@ impl Device for MemoryDevice {
             Arc::make_mut(page)[offset..offset + source.len()].copy_from_slice(source);
         }
         Ok(())
+    }
+}
+
+impl Device for MemoryDevice {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -4,48 +4,41 @@
 pub mod buffer;
 mod faulty;
 mod file;
-mod joined;
 mod memory;
-mod read_threads;
 mod ring;
 pub mod signatures;
+mod submit_threads;
+mod transfer;
 
-use std::fs::File;
 use std::io;
 
 pub use buffer::ALIGN_BYTES;
 pub use faulty::{Access, Fault, Faults, FaultyDevice, Lasts};
 pub use file::FileDevice;
-pub use joined::JoinedRead;
 pub use memory::MemoryDevice;
+pub use transfer::Io;
 
 #[expect(clippy::len_without_is_empty, reason = "no device is empty: the length is a size, not a count")]
 /// Byte-addressed storage whose writes are durable after `flush`.
 pub trait Device: Send + Sync {
-    /// Fills `bytes` from byte `at` on. Fails beyond the end.
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()>;
-    /// Makes several reads, as many in parallel as the device can, and returns the result of each.
-    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-        reads.iter_mut().map(|read| read.by_pieces(|bytes, at| self.read_at(bytes, at))).collect()
-    }
-    /// Makes reads of this device and of another one, in parallel if both are files, and returns the results of each.
-    fn read_both<'a>(
-        &self,
-        reads: &mut [JoinedRead<'a>],
-        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
-    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
-        (self.read_many(reads), other.read_many(beside))
-    }
-    /// The file behind the device, if it is one.
-    fn as_file(&self) -> Option<&File> {
-        None
-    }
-    /// Writes all of `bytes` at byte `at`.
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()>;
-    /// Writes all of `bytes` at byte `at`, and calls `meanwhile` once, during the write if possible.
-    fn write_beside(&self, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> io::Result<()> {
+    /// Makes reads and writes, as many in parallel as the device can, and leaves its result in each.
+    fn submit(&self, ios: &mut [Io<'_>]);
+    /// The same, and calls `meanwhile` once, while they are under way if possible. It may submit others.
+    fn submit_while(&self, ios: &mut [Io<'_>], meanwhile: &mut dyn FnMut()) {
         meanwhile();
-        self.write_at(bytes, at)
+        self.submit(ios);
+    }
+    /// Makes one read, which fills `bytes` from byte `at` on. Fails beyond the end.
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let mut read = [Io::read(at, bytes)];
+        self.submit(&mut read);
+        read.map(Io::into_result).into_iter().collect()
+    }
+    /// Makes one write of all of `bytes` at byte `at`.
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let mut write = [Io::write(at, bytes)];
+        self.submit(&mut write);
+        write.map(Io::into_result).into_iter().collect()
     }
     /// Makes every finished write durable.
     fn flush(&self) -> io::Result<()>;

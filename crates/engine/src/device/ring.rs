@@ -1,5 +1,5 @@
-//! Parallel reads of files by io_uring: one system call passes them to the device, and one wait takes all answers. Also
-//! a write during which the thread does other work.
+//! Parallel requests to files by io_uring: one system call passes them to the device, and one wait takes all answers.
+//! The thread may do other work meanwhile, and submit other requests.
 //!
 //! Each thread has its own ring, created at first use. The rule that makes it safe: **nothing returns while a request
 //! is under way**, so no buffer is given back while the kernel may still use it.
@@ -9,16 +9,15 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Once;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
-use super::joined::{FileRead, read_joined};
+use super::transfer::Io;
 
-/// Most reads under way per thread: enough to keep a solid-state disk busy, and half of a usual queue.
+/// Most requests under way per thread: enough to keep a solid-state disk busy, and half of a usual queue.
 const DEPTH: usize = 128;
-/// Marks a read that the ring has not answered. No error of the kernel has this number.
+/// Marks a request that the ring has not answered. No error of the kernel has this number.
 const UNANSWERED: i32 = i32::MIN;
 
 thread_local! {
@@ -26,49 +25,37 @@ thread_local! {
     static RING: OnceCell<Option<RefCell<Ring>>> = const { OnceCell::new() };
 }
 
-struct Ring(IoUring);
+/// The ring of a thread. A submission may begin while another one is under way, and then ends before it.
+struct Ring {
+    queue: IoUring,
+    /// The kernel's answers to all submissions that are under way, those of the newest last.
+    answers: Vec<i32>,
+    /// Requests in the queue and in the kernel.
+    under_way: usize,
+}
 
-/// A read of a file from byte `at` on, and the vectors that it fills, as a range of all vectors.
+/// A request to a file from byte `at` on, and the vectors of its memory, as a range of all vectors.
 struct Request {
     file: RawFd,
     at: u64,
+    is_write: bool,
     vectors: Range<usize>,
 }
 
-/// Makes all reads, and returns the result of each. None: io_uring is not allowed here, and nothing was read.
-///
-/// A read that came back short or was interrupted is repeated by itself, and the error of that read counts.
-pub fn read_many(reads: &mut [FileRead<'_, '_>]) -> Option<Vec<io::Result<()>>> {
-    let answers = RING.with(|ring| {
-        let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
-        Some(ring.read(reads))
-    })?;
-    let results = reads.iter_mut().zip(answers).map(|(read, answer)| match answer {
-        answer if answer == read.read.len() as i32 => Ok(()),
-        answer if answer >= 0 || is_passing(-answer) => read_joined(read),
-        answer => Err(io::Error::from_raw_os_error(-answer)),
-    });
-    Some(results.collect())
-}
-
-/// Writes all of `bytes` at byte `at` of a file, and calls `meanwhile`, which must not make such a request itself.
-/// None: io_uring is not allowed here, nothing was written and nothing called.
-pub fn write_beside(file: &File, bytes: &[u8], at: u64, meanwhile: &mut dyn FnMut()) -> Option<io::Result<()>> {
-    let answer = RING.with(|ring| {
-        let mut ring = ring.get_or_init(Ring::if_allowed).as_ref()?.borrow_mut();
-        let under_way = ring.begin_write(file, bytes, at);
-        meanwhile();
-        Some(under_way.end())
-    })?;
-    Some(match answer {
-        answer if usize::try_from(answer) == Ok(bytes.len()) => Ok(()),
-        answer if answer >= 0 || is_passing(-answer) => file.write_all_at(bytes, at),
-        answer => Err(io::Error::from_raw_os_error(-answer)),
+/// Makes all requests, and leaves the result in each. If there is work to do `meanwhile`, it begins once the requests
+/// are on their way. False: io_uring is not allowed here, and nothing was done.
+pub fn submit(file: &File, ios: &mut [Io<'_>], meanwhile: Option<&mut dyn FnMut()>) -> bool {
+    RING.with(|ring| {
+        let Some(ring) = ring.get_or_init(Ring::if_allowed) else { return false };
+        let mut submission = Submission::begin(ring, file, ios);
+        if let Some(meanwhile) = meanwhile {
+            ring.borrow_mut().enter(0);
+            meanwhile();
+        }
+        submission.wait_for_all();
+        submission.take_answers();
+        true
     })
-}
-
-fn is_passing(errno: i32) -> bool {
-    matches!(errno, libc::EINTR | libc::EAGAIN)
 }
 
 impl Ring {
@@ -87,107 +74,127 @@ impl Ring {
     fn new() -> io::Result<Self> {
         // The waiting thread takes the answers itself (Linux 6.1), and is not interrupted by each.
         let quiet = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(DEPTH as u32);
-        let ring = quiet.or_else(|_| IoUring::new(DEPTH as u32))?;
-        let mut ring = Self(ring);
+        let mut queue = quiet.or_else(|_| IoUring::new(DEPTH as u32))?;
         let nothing = opcode::Nop::new().build();
         // SAFETY: the request names no memory.
-        unsafe { ring.0.submission().push(&nothing) }.expect("an empty queue has room");
-        ring.0.submit_and_wait(1)?;
-        assert_eq!(ring.0.completion().count(), 1, "answers of a ring that was asked once");
+        unsafe { queue.submission().push(&nothing) }.expect("an empty queue has room");
+        queue.submit_and_wait(1)?;
+        assert_eq!(queue.completion().count(), 1, "answers of a ring that was asked once");
         let mut known = Probe::new();
-        ring.0.submitter().register_probe(&mut known)?;
+        queue.submitter().register_probe(&mut known)?;
         let has_all = known.is_supported(opcode::Read::CODE) && known.is_supported(opcode::Write::CODE);
+        let ring = Self { queue, answers: Vec::new(), under_way: 0 };
         if has_all { Ok(ring) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
 
-    /// The kernel's answer to each read: bytes read, or less than 0.
-    fn read(&mut self, reads: &mut [FileRead<'_, '_>]) -> Vec<i32> {
-        let mut vectors = Vec::with_capacity(reads.len());
-        let mut requests = Vec::with_capacity(reads.len());
-        for FileRead { file, read } in reads.iter_mut() {
-            let first = vectors.len();
-            read.add_vectors(&mut vectors);
-            requests.push(Request { file: file.as_raw_fd(), at: read.at(), vectors: first..vectors.len() });
-        }
-        self.read_vectors(&vectors, &requests)
-    }
-
-    /// Reads into ranges of `vectors`. Returns when all requests are answered.
-    fn read_vectors(&mut self, vectors: &[libc::iovec], requests: &[Request]) -> Vec<i32> {
-        let mut answers = vec![UNANSWERED; requests.len()];
-        let (mut asked, mut answered) = (0, 0);
-        while answered < requests.len() {
-            while asked < requests.len() && asked - answered < DEPTH {
-                let entry = requests[asked].entry(vectors).user_data(asked as u64);
-                // SAFETY: the vectors, and the buffers that they name, are borrowed until this function returns, and it
-                // returns only when every read has its answer.
-                unsafe { self.0.submission().push(&entry) }.expect("the queue has room for DEPTH reads");
-                asked += 1;
-            }
-            let under_way = asked - answered;
-            let wanted = if asked == requests.len() { under_way } else { under_way / 2 };
-            self.wait(wanted);
-            for answer in self.0.completion() {
-                let place = &mut answers[answer.user_data() as usize];
-                debug_assert_eq!(*place, UNANSWERED, "one answer a read");
-                *place = answer.result();
-                answered += 1;
-            }
-        }
-        answers
-    }
-
-    /// Submits a write.
-    fn begin_write<'a>(&'a mut self, file: &File, bytes: &'a [u8], at: u64) -> WriteUnderWay<'a> {
-        let len = u32::try_from(bytes.len()).expect("a write is much shorter than 4 GiB");
-        let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), bytes.as_ptr(), len).offset(at).build();
-        // SAFETY: the returned value borrows the bytes, and waits for the answer before it releases them.
-        unsafe { self.0.submission().push(&entry) }.expect("the queue has room: nothing is under way");
-        self.wait(0);
-        WriteUnderWay { ring: self, _bytes: bytes, answer: None }
-    }
-
-    /// Submits new requests and waits for this many answers, or fewer if a signal comes.
-    fn wait(&self, answers: usize) {
-        match self.0.submit_and_wait(answers) {
+    /// Passes queued requests to the kernel, waits for this many answers, or fewer if a signal comes, and takes the
+    /// answers that are there.
+    fn enter(&mut self, wanted: usize) {
+        match self.queue.submit_and_wait(wanted) {
             Ok(_) => {}
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {
                 std::thread::yield_now();
             }
-            // Buffers may still be written, and there is no way to wait for that. Continuing would corrupt memory.
+            // Buffers may still be used, and there is no way to wait for that. Continuing would corrupt memory.
             Err(e) => {
-                log::error!("reads that are under way cannot be waited for: {e}");
+                log::error!("requests that are under way cannot be waited for: {e}");
                 std::process::abort();
             }
         }
-    }
-}
-
-/// A write that the kernel has. Dropping it waits for its end, even if the work beside it panics.
-struct WriteUnderWay<'a> {
-    ring: &'a mut Ring,
-    _bytes: &'a [u8],
-    answer: Option<i32>,
-}
-
-impl WriteUnderWay<'_> {
-    /// Bytes written, or less than 0.
-    fn end(mut self) -> i32 {
-        self.wait();
-        self.answer.expect("it was waited for")
-    }
-
-    fn wait(&mut self) {
-        while self.answer.is_none() {
-            self.ring.wait(1);
-            self.answer = self.ring.0.completion().next().map(|answer| answer.result());
+        for answer in self.queue.completion() {
+            let place = &mut self.answers[answer.user_data() as usize];
+            debug_assert_eq!(*place, UNANSWERED, "one answer a request");
+            *place = answer.result();
+            self.under_way -= 1;
         }
     }
 }
 
-impl Drop for WriteUnderWay<'_> {
+/// Requests that the kernel has or will have. Dropping it waits for their end, even if the work meanwhile panics.
+struct Submission<'r, 'i, 'a> {
+    ring: &'r RefCell<Ring>,
+    file: &'r File,
+    ios: &'i mut [Io<'a>],
+    vectors: Vec<libc::iovec>,
+    requests: Vec<Request>,
+    /// Where its answers begin among those of the ring.
+    answers_at: usize,
+    /// How many of the requests were queued.
+    queued: usize,
+}
+
+impl<'r, 'i, 'a> Submission<'r, 'i, 'a> {
+    /// Queues as many of the requests as there is room for.
+    fn begin(ring: &'r RefCell<Ring>, file: &'r File, ios: &'i mut [Io<'a>]) -> Self {
+        let mut vectors = Vec::with_capacity(ios.len());
+        let mut requests = Vec::with_capacity(ios.len());
+        for io in ios.iter_mut() {
+            let first = vectors.len();
+            io.add_vectors(&mut vectors);
+            let (file, vectors) = (file.as_raw_fd(), first..vectors.len());
+            requests.push(Request { file, at: io.at(), is_write: io.is_write(), vectors });
+        }
+        let answers_at = {
+            let answers = &mut ring.borrow_mut().answers;
+            let at = answers.len();
+            answers.resize(at + requests.len(), UNANSWERED);
+            at
+        };
+        let mut submission = Self { ring, file, ios, vectors, requests, answers_at, queued: 0 };
+        submission.queue();
+        submission
+    }
+
+    fn queue(&mut self) {
+        let mut ring = self.ring.borrow_mut();
+        while self.queued < self.requests.len() && ring.under_way < DEPTH {
+            let mark = (self.answers_at + self.queued) as u64;
+            let entry = self.requests[self.queued].entry(&self.vectors).user_data(mark);
+            // SAFETY: this value keeps the vectors and borrows the memory that they name, and it is only dropped when
+            // every request has its answer.
+            unsafe { ring.queue.submission().push(&entry) }.expect("the queue has room for DEPTH requests");
+            self.queued += 1;
+            ring.under_way += 1;
+        }
+    }
+
+    /// Queued requests without an answer.
+    fn unanswered(&self) -> usize {
+        let ring = self.ring.borrow();
+        let own = &ring.answers[self.answers_at..self.answers_at + self.queued];
+        own.iter().filter(|answer| **answer == UNANSWERED).count()
+    }
+
+    fn wait_for_all(&mut self) {
+        loop {
+            self.queue();
+            let wanted = match self.unanswered() {
+                0 if self.queued == self.requests.len() => return,
+                left if self.queued == self.requests.len() => left,
+                // The rest is queued when half of the queue is free.
+                _ => DEPTH / 2,
+            };
+            self.ring.borrow_mut().enter(wanted);
+        }
+    }
+
+    /// Gives each request its answer.
+    fn take_answers(mut self) {
+        let answers = self.ring.borrow_mut().answers.split_off(self.answers_at);
+        self.queued = 0;
+        debug_assert_eq!(answers.len(), self.ios.len(), "answers, and requests");
+        for (io, answer) in self.ios.iter_mut().zip(answers) {
+            io.answered(self.file, answer);
+        }
+    }
+}
+
+impl Drop for Submission<'_, '_, '_> {
     fn drop(&mut self) {
-        self.wait();
+        while self.queued > 0 && self.unanswered() > 0 {
+            self.ring.borrow_mut().enter(1);
+        }
+        self.ring.borrow_mut().answers.truncate(self.answers_at);
     }
 }
 
@@ -196,6 +203,9 @@ impl Request {
     fn entry(&self, vectors: &[libc::iovec]) -> squeue::Entry {
         let file = types::Fd(self.file);
         match &vectors[self.vectors.clone()] {
+            [one] if self.is_write => {
+                opcode::Write::new(file, one.iov_base.cast_const().cast(), one.iov_len as u32).offset(self.at).build()
+            }
             [one] => opcode::Read::new(file, one.iov_base.cast(), one.iov_len as u32).offset(self.at).build(),
             many => opcode::Readv::new(file, many.as_ptr(), many.len() as u32).offset(self.at).build(),
         }

@@ -105,7 +105,7 @@ impl Explainer {
     /// How much of its budget a file uses, if it has one.
     fn budget_use(&self, map: MapId) -> Result<Option<BudgetUse>> {
         let ShareLimit::Budget(slowdown) = self.file_policies.share_limit(map) else { return Ok(None) };
-        let (account, cost) = (self.file_policies.account(map)?, self.policy.piece_cost());
+        let (account, cost) = (self.file_policies.account(map)?, self.policy.device_reads().piece_cost());
         let pieces_max = account.pieces_max(slowdown, cost);
         let percent = account.slowdown_percent(cost).round() as u32;
         Ok(Some(BudgetUse { percent_max: slowdown.0, percent, pieces: account.pieces, pieces_max }))

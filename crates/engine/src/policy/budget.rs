@@ -49,7 +49,7 @@ impl FilePolicies {
 
     /// Blocks and pieces of at most `leaves_max` leaves of a map, starting at `from`. The result may be out of date.
     fn count_pieces(&self, map: MapId, from: u64, leaves_max: usize) -> Result<FilePieces> {
-        let gap_blocks_max = self.policy.piece_cost().gap_blocks_max();
+        let gap_blocks_max = self.policy.device_reads().piece_cost().gap_blocks_max();
         let (mut blocks, mut counter) = (0, PieceCounter::default());
         let (mut from, mut left) = (from, leaves_max);
         while left > 0 {

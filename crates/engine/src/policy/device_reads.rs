@@ -3,11 +3,11 @@
 //! Owns the sizes of requests that serve files, and the estimate of a piece's cost, which learns from all requests.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use oncefs_dedup::{PieceCost, PieceCostEstimate, ReadTime};
 
 use crate::stats::counters::{Count, DeviceReport, LiveSizes};
+use crate::stats::request_timer::RequestTimer;
 use crate::sync::{AtomicBool, LockRank, Mutex};
 
 /// Runs with at most this gap between them are read in one request: 32 KiB cost less than a second request.
@@ -92,31 +92,24 @@ impl DeviceReads {
         self.sizes.record(blocks);
     }
 
-    /// Makes requests in parallel, each for this many blocks in one piece, and learns from their time if all succeed.
-    /// Every call is timed. That costs a thousandth of the fastest device's request, and only this way the rare long
-    /// delays are seen.
+    /// Requests begin that are made in parallel. Every call is timed. That costs a thousandth of the fastest device's
+    /// request, and only this way the rare long delays are seen.
+    pub fn begin(&self) -> RequestTimer<'_> {
+        RequestTimer::begin(&self.under_way)
+    }
+
+    /// Requests ended, each for this many blocks in one piece. Learns from their time if all succeeded.
     ///
-    /// Results beyond those of the blocks belong to pages of the block table that were read in parallel. To a device
-    /// these are pieces of one block. Beside a single piece they finish first.
-    pub fn timed<E>(
-        &self,
-        blocks: &[u64],
-        requests: impl FnOnce() -> Vec<Result<(), E>>,
-    ) -> (Vec<Result<(), E>>, Option<Change>) {
-        let before = self.under_way.fetch_add(1, Relaxed) + 1;
-        let began = Instant::now();
-        let results = requests();
-        let time = began.elapsed();
-        let after = self.under_way.fetch_sub(1, Relaxed);
-        debug_assert!(after > 0, "{before} reads were under way when this one began, and {after} when it ended");
-        if blocks.is_empty() || results.iter().any(Result::is_err) {
-            return (results, None);
+    /// `pages` is the number of requests for pages of the block table that were made in parallel. To a device these are
+    /// pieces of one block. Beside a single piece they finish first.
+    pub fn end(&self, timer: RequestTimer<'_>, blocks: &[u64], pages: usize, have_succeeded: bool) -> Option<Change> {
+        let (time, at_once) = timer.end();
+        if blocks.is_empty() || !have_succeeded {
+            return None;
         }
-        let at_once = before.midpoint(after).min(u64::from(u32::MAX)) as u32;
-        assert!(results.len() >= blocks.len(), "{} results of {} requests", results.len(), blocks.len());
-        let pages = if blocks.len() > 1 { (results.len() - blocks.len()) as u64 } else { 0 };
+        let pages = if blocks.len() > 1 { pages as u64 } else { 0 };
         let (pieces, blocks) = (blocks.len() as u64 + pages, blocks.iter().sum::<u64>() + pages);
-        (results, self.learn(ReadTime { pieces, blocks, time, at_once }))
+        self.learn(ReadTime { pieces, blocks, time, at_once })
     }
 
     /// Does nothing while another read is being noted.
@@ -182,18 +175,18 @@ mod tests {
     #[test]
     fn a_request_that_failed_teaches_nothing() {
         let reads = DeviceReads::default();
-        assert_eq!(reads.timed(&[1], || vec![Err("no")]), (vec![Err("no")], None));
-        assert_eq!(reads.under_way.load(Relaxed), 0);
-        assert_eq!(reads.timed(&[1], || vec![Ok::<_, ()>(())]), (vec![Ok(())], None));
+        let before = reads.estimate.lock().clone();
+        assert_eq!(reads.end(reads.begin(), &[1; 16], 0, false), None);
+        assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
     }
 
     #[test]
     fn requests_made_at_once_are_one_read_of_as_many_pieces() {
         let reads = DeviceReads::default();
         let before = reads.estimate.lock().clone();
-        reads.timed(&[1, 200], || vec![Ok::<_, ()>(()); 2]);
+        reads.end(reads.begin(), &[1, 200], 0, true);
         assert_eq!(*reads.estimate.lock(), before, "two pieces of such lengths say nothing of either");
-        reads.timed(&[1; 16], || vec![Ok::<_, ()>(()); 16]);
+        reads.end(reads.begin(), &[1; 16], 0, true);
         assert_ne!(*reads.estimate.lock(), before);
     }
 
@@ -201,12 +194,12 @@ mod tests {
     fn pages_read_beside_several_pieces_are_pieces_and_beside_a_single_one_they_are_not() {
         let reads = DeviceReads::default();
         let before = reads.estimate.lock().clone();
-        reads.timed(&[1; 5], || vec![Ok::<_, ()>(()); 7]);
+        reads.end(reads.begin(), &[1; 5], 2, true);
         assert_eq!(*reads.estimate.lock(), before, "seven pieces are too few to teach");
-        reads.timed(&[1; 5], || vec![Ok::<_, ()>(()); 8]);
+        reads.end(reads.begin(), &[1; 5], 3, true);
         assert_ne!(*reads.estimate.lock(), before);
         let before = reads.estimate.lock().clone();
-        reads.timed(&[64], || vec![Ok::<_, ()>(()); 3]);
+        reads.end(reads.begin(), &[64], 2, true);
         assert_ne!(*reads.estimate.lock(), before, "a large piece");
     }
 }

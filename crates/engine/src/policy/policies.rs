@@ -8,15 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use oncefs_dedup::{FilePolicy, PieceCost};
+use oncefs_dedup::FilePolicy;
 
 use crate::MapId;
 use crate::policy::accounts::Accounts;
-use crate::policy::device_reads::{Change, DeviceReads};
+use crate::policy::device_reads::DeviceReads;
 use crate::policy::read_around::ReadAround;
 use crate::policy::read_pattern::ReadPatterns;
 use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
-use crate::stats::counters::DeviceReport;
 use crate::sync::{LockRank, Mutex};
 
 struct Part {
@@ -145,64 +144,14 @@ impl PolicyFacts {
         &self.accounts
     }
 
-    /// The cost of one more piece to a file's readers.
-    pub fn piece_cost(&self) -> PieceCost {
-        self.device_reads.piece_cost()
-    }
-
-    /// Whether that was measured, now or by an earlier mount.
-    pub fn is_piece_cost_measured(&self) -> bool {
-        self.device_reads.is_measured()
-    }
-
-    /// Whether the device was probed since the mount.
-    pub fn is_probed(&self) -> bool {
-        self.device_reads.is_probed()
-    }
-
-    /// Notes that the device was probed.
-    pub fn note_probed(&self) {
-        self.device_reads.note_probed();
-    }
-
-    /// Whether the volume's record has this cost of a piece.
-    pub fn is_saved(&self, cost: PieceCost) -> bool {
-        self.device_reads.is_saved(cost)
-    }
-
-    /// Notes that the volume's record has this cost of a piece.
-    pub fn note_saved(&self, cost: PieceCost) {
-        self.device_reads.note_saved(cost);
-    }
-
-    /// Starts from the measurement of an earlier mount.
-    pub fn start_from(&self, cost: PieceCost) {
-        self.device_reads.start_from(cost);
+    /// How the data area is read, and the cost of one more piece to a file's readers.
+    pub fn device_reads(&self) -> &DeviceReads {
+        &self.device_reads
     }
 
     /// Whether reading around small files is worth it.
     pub fn read_around(&self) -> &ReadAround {
         &self.read_around
-    }
-
-    /// Counts a device request for this many blocks that serves a file.
-    pub fn count_device_read(&self, blocks: u64) {
-        self.device_reads.count(blocks);
-    }
-
-    /// Makes device requests in parallel, each for this many blocks, and learns from their time if all succeed. Returns
-    /// how the piece cost changed.
-    pub fn timed_device_reads<E>(
-        &self,
-        blocks: &[u64],
-        requests: impl FnOnce() -> Vec<Result<(), E>>,
-    ) -> (Vec<Result<(), E>>, Option<Change>) {
-        self.device_reads.timed(blocks, requests)
-    }
-
-    /// The device's read figures since the mount.
-    pub fn device_report(&self) -> DeviceReport {
-        self.device_reads.report()
     }
 }
 

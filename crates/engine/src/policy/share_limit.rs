@@ -36,7 +36,7 @@ impl FilePolicies {
     pub fn shortest_run(&self, limit: ShareLimit) -> u32 {
         match limit {
             ShareLimit::Runs(blocks) => blocks,
-            ShareLimit::Budget(slowdown) => self.policy.piece_cost().run_blocks_min(slowdown),
+            ShareLimit::Budget(slowdown) => self.policy.device_reads().piece_cost().run_blocks_min(slowdown),
         }
     }
 

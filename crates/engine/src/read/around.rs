@@ -64,7 +64,7 @@ impl Reader {
         }
         let blocks = last.0 - first.0 + 1;
         let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
-        self.policy.count_device_read(blocks);
+        self.policy.device_reads().count(blocks);
         if self.data_reader.read_device(*first, &mut buffer).is_err() {
             return;
         }

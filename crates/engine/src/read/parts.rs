@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use crate::device::JoinedRead;
+use crate::device::Io;
 use crate::policy::device_reads::GAP_BLOCKS_MAX;
 use crate::space::data_area::joined_read;
 use crate::{BLOCK_BYTES, Pbn, Result};
@@ -99,7 +99,7 @@ pub fn cut_spans<'p, 'a>(parts: &'p mut [Part<'a>]) -> Vec<&'p mut [Part<'a>]> {
 }
 
 /// One request for all parts of a span.
-pub fn joined<'a>(span: &'a mut [Part<'_>]) -> Result<JoinedRead<'a>> {
+pub fn joined<'a>(span: &'a mut [Part<'_>]) -> Result<Io<'a>> {
     joined_read(span.iter_mut().map(|part| (part.pbn, &mut *part.bytes)))
 }
 

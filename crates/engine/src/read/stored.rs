@@ -8,14 +8,13 @@ use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
 use crate::base::BaseParts;
 use crate::damage::notices::Damage;
 use crate::damage::reports::DamageReports;
+use crate::device::Io;
 use crate::format::page::Entry;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
-use crate::read::device::DataReader;
+use crate::read::device::{DataReader, blocks_of};
 use crate::read::replicas::ReplicaReader;
 use crate::settings::values::Tuning;
-use crate::space::data_area::DataArea;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
@@ -30,8 +29,6 @@ pub const NOBODY: MapId = MapId(0);
 
 /// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
 pub struct BlockReader {
-    pub(super) data: Arc<DataArea>,
-    pub(super) stored: Arc<CheckpointStore>,
     pub(super) staging: Arc<Staging>,
     pub(super) read_cache: Arc<ReadCache>,
     pub(super) policy: Arc<PolicyFacts>,
@@ -55,8 +52,6 @@ impl BlockReader {
         damage_reports: &Arc<DamageReports>,
     ) -> Self {
         Self {
-            data: base.data.clone(),
-            stored: base.stored.clone(),
             staging: base.staging.clone(),
             read_cache: base.read_cache.clone(),
             policy: base.policy.clone(),
@@ -167,17 +162,14 @@ impl BlockReader {
     fn read_device_at_once(&self, reader: MapId, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
         let mut lacking = self.pages_lacking(spans);
         let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
-        let blocks: Vec<u64> = reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect();
         if reader != NOBODY {
-            blocks.iter().for_each(|blocks| self.policy.count_device_read(*blocks));
+            blocks_of(&reads).iter().for_each(|blocks| self.policy.device_reads().count(*blocks));
         }
         let mut pages = lacking.reads()?;
-        let mut results = self.data_reader.timed_device_reads(&blocks, || match &mut pages[..] {
-            [] => self.data.read_many(&mut reads),
-            pages => self.stored.read_pages_beside((&self.data, &mut reads), pages),
-        });
+        let results = self.data_reader.submit(&mut reads, &mut pages);
+        let are_read = pages.iter().all(Io::is_done);
         drop(pages);
-        self.admit_lacking(lacking, &results.split_off(blocks.len()));
+        self.admit_lacking(lacking, are_read);
         Ok(results)
     }
 
@@ -192,7 +184,7 @@ impl BlockReader {
         for part in span {
             for (pbn, bytes) in part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES)) {
                 if reader != NOBODY {
-                    self.policy.count_device_read(1);
+                    self.policy.device_reads().count(1);
                 }
                 match self.data_reader.read_device(pbn, bytes) {
                     Ok(()) => may_enter &= self.verify(reader, &mut [&mut Part { pbn, bytes }])?.is_some(),

@@ -5,7 +5,7 @@
 //! not fit into memory, so that the next read of a block nearby needs no request for its page.
 
 use super::parts::Part;
-use crate::device::JoinedRead;
+use crate::device::Io;
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::read::stored::BlockReader;
 use crate::state::checkpoint_store::{page_in, reads_of};
@@ -28,7 +28,7 @@ pub struct LackingPages {
 
 impl LackingPages {
     /// Requests for them.
-    pub fn reads(&mut self) -> Result<Vec<JoinedRead<'_>>> {
+    pub fn reads(&mut self) -> Result<Vec<Io<'_>>> {
         reads_of(&self.read, &mut self.bytes)
     }
 }
@@ -49,9 +49,9 @@ impl BlockReader {
 
     /// Takes in pages that were read in parallel with data, if all of them arrived. The verification itself reads any
     /// that memory still lacks, and handles those that cannot be read.
-    pub fn admit_lacking(&self, lacking: LackingPages, results: &[Result<()>]) {
+    pub fn admit_lacking(&self, lacking: LackingPages, are_read: bool) {
         let LackingPages { numbers, read, generation, bytes } = lacking;
-        if !numbers.is_empty() && results.iter().all(Result::is_ok) {
+        if !numbers.is_empty() && are_read {
             let came = read.into_iter().zip(bytes.chunks_exact(PAGE_BYTES));
             let wanted = came.filter(|(number, _)| numbers.binary_search(number).is_ok());
             self.metadata.admit_sound_pages(wanted.map(page_in).collect(), generation);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::device::buffer::{BufferPool, PooledBuf};
-use crate::device::{Device, JoinedRead};
+use crate::device::{Device, Io};
 use crate::signals::health::Health;
 use crate::space::allocator::Run;
 use crate::space::location::Location;
@@ -50,19 +50,15 @@ impl DataArea {
     }
 
     /// Makes several reads in parallel, and returns the result of each.
-    pub fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<Result<()>> {
-        let results = self.device.read_many(reads);
-        named(reads, results)
+    pub fn read_many(&self, reads: &mut [Io<'_>]) -> Vec<Result<()>> {
+        self.device.submit(reads);
+        reads.iter_mut().map(result_of_read).collect()
     }
 
-    /// Like [`DataArea::read_many`], in parallel with reads of another device, whose results come second.
-    pub fn read_many_beside<'a>(
-        &self,
-        reads: &mut [JoinedRead<'a>],
-        other: (&dyn Device, &mut [JoinedRead<'a>]),
-    ) -> (Vec<Result<()>>, Vec<io::Result<()>>) {
-        let (results, of_other) = self.device.read_both(reads, other);
-        (named(reads, results), of_other)
+    /// The same, and calls `meanwhile` once, during the reads if possible. It may read another device.
+    pub fn read_many_while(&self, reads: &mut [Io<'_>], meanwhile: &mut dyn FnMut()) -> Vec<Result<()>> {
+        self.device.submit_while(reads, meanwhile);
+        reads.iter_mut().map(result_of_read).collect()
     }
 
     /// Like [`DataArea::read`]. The error is the device's own.
@@ -73,20 +69,21 @@ impl DataArea {
 
     /// Writes consecutive blocks from `pbn` on. The next flush covers them.
     pub fn write(&self, pbn: Pbn, bytes: &[u8]) -> Result<()> {
-        self.write_by(pbn, bytes, |device, at| device.write_at(bytes, at))
+        self.write_by(pbn, bytes, |device, write| device.submit(write))
     }
 
     /// The same, and calls `meanwhile` once, during the write if possible.
-    pub fn write_beside(&self, pbn: Pbn, bytes: &[u8], meanwhile: &mut dyn FnMut()) -> Result<()> {
-        self.write_by(pbn, bytes, |device, at| device.write_beside(bytes, at, meanwhile))
+    pub fn write_while(&self, pbn: Pbn, bytes: &[u8], meanwhile: &mut dyn FnMut()) -> Result<()> {
+        self.write_by(pbn, bytes, |device, write| device.submit_while(write, meanwhile))
     }
 
-    fn write_by(&self, pbn: Pbn, bytes: &[u8], write: impl FnOnce(&dyn Device, u64) -> io::Result<()>) -> Result<()> {
+    fn write_by(&self, pbn: Pbn, bytes: &[u8], submit: impl FnOnce(&dyn Device, &mut [Io<'_>])) -> Result<()> {
         if pbn == Pbn(0) {
             return Err(Error::corrupt("a record", "it gives block 0, the label, to be written over"));
         }
-        let written = write(&*self.device, Location::of(pbn, bytes.len())?.at);
-        written.map_err(|e| Error::io("writing to the data area", e))?;
+        let mut write = Io::write(Location::of(pbn, bytes.len())?.at, bytes);
+        submit(&*self.device, std::slice::from_mut(&mut write));
+        write.into_result().map_err(|e| Error::io("writing to the data area", e))?;
         // Set after the write: a flush that began before its end may not cover it.
         self.is_dirty.store(true, Relaxed);
         Ok(())
@@ -136,10 +133,10 @@ impl DataArea {
 }
 
 /// One read for runs of blocks, which come in the order of the device, and for the gaps between them.
-pub fn joined_read<'a>(mut runs: impl Iterator<Item = (Pbn, &'a mut [u8])>) -> Result<JoinedRead<'a>> {
+pub fn joined_read<'a>(mut runs: impl Iterator<Item = (Pbn, &'a mut [u8])>) -> Result<Io<'a>> {
     let (pbn, bytes) = runs.next().expect("a read has a run");
     let mut location = Location::of(pbn, bytes.len())?;
-    let mut read = JoinedRead::new(location.at, bytes);
+    let mut read = Io::read(location.at, bytes);
     for (pbn, bytes) in runs {
         let next = Location::of(pbn, bytes.len())?;
         read.join((next.at - location.end()) as usize, bytes);
@@ -148,13 +145,9 @@ pub fn joined_read<'a>(mut runs: impl Iterator<Item = (Pbn, &'a mut [u8])>) -> R
     Ok(read)
 }
 
-/// The results of reads, with errors that say what was read.
-fn named(reads: &[JoinedRead<'_>], results: Vec<io::Result<()>>) -> Vec<Result<()>> {
-    assert_eq!(results.len(), reads.len(), "results, and reads that were asked for");
-    let named = |(read, result): (&JoinedRead<'_>, io::Result<()>)| {
-        result.map_err(|e| unread(Location::block_at(read.at()), e))
-    };
-    reads.iter().zip(results).map(named).collect()
+/// The result of a read, with an error that says what was read.
+fn result_of_read(read: &mut Io<'_>) -> Result<()> {
+    read.take_result().map_err(|e| unread(Location::block_at(read.at()), e))
 }
 
 fn unread(first: Pbn, error: io::Error) -> Error {

@@ -70,10 +70,13 @@ impl BlockWriter {
             for (target, block) in buffer.chunks_exact_mut(BLOCK_BYTES).zip(blocks.by_ref().take(count as usize)) {
                 target.copy_from_slice(block);
             }
-            self.inline.timed_device_write(count, || match &mut look {
-                Some(look) => self.data.write_beside(pbn, &buffer, &mut || look(&buffer)),
+            let timer = self.inline.begin_device_write();
+            let written = match &mut look {
+                Some(look) => self.data.write_while(pbn, &buffer, &mut || look(&buffer)),
                 None => self.data.write(pbn, &buffer),
-            })?;
+            };
+            self.inline.end_device_write(timer, count);
+            written?;
             self.stats.counters.data_bytes_written.fetch_add(buffer.len() as u64, Relaxed);
             pbn = pbn.plus(count);
         }

@@ -3,12 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use crate::device::{Device, JoinedRead};
+use crate::device::{Device, Io};
 use crate::format::extent_leaf::ExtentLeaf;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{PAGE_BYTES, Page};
 use crate::kv::{FilesFound, Kv, KvMemory, Put};
-use crate::space::data_area::DataArea;
 use crate::sync::{LockRank, RwLock, assert_may_read_disk, count_reads};
 use crate::{Error, Result};
 
@@ -42,22 +41,15 @@ impl CheckpointStore {
         let mut reads = reads_of(numbers, &mut bytes)?;
         assert_may_read_disk(reads.len() as u64);
         let whole = self.table_io.read();
-        let results = self.table.read_many(&mut reads);
+        self.table.submit(&mut reads);
         drop(whole);
-        results.into_iter().collect::<io::Result<()>>().map_err(unread)?;
+        reads.into_iter().try_for_each(Io::into_result).map_err(unread)?;
         Ok(pages_in(&bytes, numbers.iter().copied()))
     }
 
-    /// Reads the data area and pages in parallel. Returns the results of the data area first, then those of the pages.
-    /// It does not block writers of pages, so a page written meanwhile may be torn.
-    pub fn read_pages_beside<'a>(
-        &self,
-        (data, reads): (&DataArea, &mut [JoinedRead<'a>]),
-        pages: &mut [JoinedRead<'a>],
-    ) -> Vec<Result<()>> {
-        let (mut results, of_pages) = data.read_many_beside(reads, (&*self.table, pages));
-        results.extend(of_pages.into_iter().map(|result| result.map_err(unread)));
-        results
+    /// Makes reads of pages, each as it is. It does not block writers of pages, so a page written meanwhile may be torn.
+    pub fn submit_page_reads(&self, reads: &mut [Io<'_>]) {
+        self.table.submit(reads);
     }
 
     /// Reads `count` consecutive pages as they are.
@@ -170,7 +162,7 @@ fn place_of(page: u64) -> Result<u64> {
 }
 
 /// Requests for pages, which come in ascending order: one for each run of neighbours.
-pub fn reads_of<'a>(numbers: &[u64], mut bytes: &'a mut [u8]) -> Result<Vec<JoinedRead<'a>>> {
+pub fn reads_of<'a>(numbers: &[u64], mut bytes: &'a mut [u8]) -> Result<Vec<Io<'a>>> {
     assert_eq!(bytes.len(), numbers.len() * PAGE_BYTES, "bytes for {} pages", numbers.len());
     let mut reads = Vec::new();
     let mut rest = numbers;
@@ -178,7 +170,7 @@ pub fn reads_of<'a>(numbers: &[u64], mut bytes: &'a mut [u8]) -> Result<Vec<Join
         let neighbours = rest.iter().zip(first..).take_while(|(number, expected)| **number == *expected).count();
         let count = neighbours.min(REQUEST_PAGES);
         let (here, behind) = std::mem::take(&mut bytes).split_at_mut(count * PAGE_BYTES);
-        reads.push(JoinedRead::new(place_of(first)?, here));
+        reads.push(Io::read(place_of(first)?, here));
         (rest, bytes) = (&rest[count..], behind);
     }
     Ok(reads)

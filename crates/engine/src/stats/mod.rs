@@ -1,4 +1,5 @@
 //! Counters, histograms, the report made from them, and its history.
 
 pub mod counters;
+pub mod request_timer;
 pub mod thinning;

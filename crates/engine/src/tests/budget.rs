@@ -23,7 +23,7 @@ fn volume(percent: u32, piece_blocks: f64) -> (Devices, Volume) {
     let devices = Devices::new(DATA, settings(percent));
     let volume = devices.open();
     volume.hint_levels.fill_hints().unwrap();
-    volume.base.policy.start_from(PieceCost::of_blocks(piece_blocks));
+    volume.base.policy.device_reads().start_from(PieceCost::of_blocks(piece_blocks));
     (devices, volume)
 }
 
@@ -65,7 +65,7 @@ fn account(volume: &Volume, map: MapId) -> FilePieces {
 
 /// How much longer the file takes to read than in one piece, judging by where its blocks lie.
 fn slowdown(volume: &Volume, map: MapId) -> f64 {
-    account(volume, map).slowdown_percent(volume.base.policy.piece_cost())
+    account(volume, map).slowdown_percent(volume.base.policy.device_reads().piece_cost())
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_larger_budget_and_a_cheaper_piece_share_what_was_refused() {
     work_off(&volume);
     let still_refused = stored(&volume) - new;
     assert!(still_refused < refused - 100, "{still_refused} of {refused}");
-    volume.base.policy.start_from(PieceCost::of_blocks(0.5));
+    volume.base.policy.device_reads().start_from(PieceCost::of_blocks(0.5));
     volume.file_policies.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
     work_off(&volume);
     assert_eq!(stored(&volume), new);
@@ -201,7 +201,7 @@ fn what_a_file_has_spent_is_known_after_a_mount() {
     volume.commits.commit().unwrap();
     let volume = devices.after_power_cut_of_all().open();
     volume.hint_levels.fill_hints().unwrap();
-    volume.base.policy.start_from(PieceCost::of_blocks(8.0));
+    volume.base.policy.device_reads().start_from(PieceCost::of_blocks(8.0));
     write(&volume, FILE, FILE_BLOCKS / 2, second);
     assert!(
         (90.0..=102.0).contains(&before) && slowdown(&volume, FILE) <= 102.0,

@@ -19,7 +19,7 @@ use std::time::Duration;
 use oncefs_dedup::{Hint, PaceMode, Skipped, Work};
 
 use crate::Backend;
-use crate::device::{Device, MemoryDevice};
+use crate::device::{Device, Io, MemoryDevice};
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::hint_header::HintHeader;
 use crate::format::keys::LeafKey;

@@ -1,11 +1,12 @@
 //! Reads of many runs: their requests, and the cost of one bad place.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
 use crate::device::buffer::AlignedBuf;
-use crate::device::{Device, JoinedRead, MemoryDevice};
+use crate::device::{Device, Io, MemoryDevice};
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::format::page::{PAGE_BYTES, Page, SECTOR_BYTES, page_of};
@@ -31,21 +32,21 @@ type Requests = Vec<(u64, u64)>;
 #[derive(Default)]
 struct Noted {
     at_once: Mutex<Vec<Requests>>,
-    /// Requests to another device in the same call.
-    beside: Mutex<Vec<Requests>>,
+    /// How often other work was done in the same call.
+    beside: AtomicU64,
 }
 
-fn requests(reads: &[JoinedRead<'_>]) -> Requests {
+fn requests(reads: &[Io<'_>]) -> Requests {
     reads.iter().map(|read| (read.at() / BLOCK, read.len() as u64 / BLOCK)).collect()
 }
 
 impl Watch for Noted {
-    fn asked(&self, reads: &[JoinedRead<'_>]) {
+    fn asked(&self, reads: &[Io<'_>]) {
         self.at_once.lock().push(requests(reads));
     }
 
-    fn asked_beside(&self, reads: &[JoinedRead<'_>]) {
-        self.beside.lock().push(requests(reads));
+    fn asked_beside(&self) {
+        self.beside.fetch_add(1, Relaxed);
     }
 }
 
@@ -182,10 +183,10 @@ fn pages_that_verify_a_read_are_asked_for_with_its_blocks_and_once() {
     data.at_once.lock().clear();
     table.at_once.lock().clear();
     assert!(read(&volume, &content).unwrap());
-    assert_eq!((data.at_once.lock()[0].len(), &*data.beside.lock()), (25, &vec![vec![(0, 4)]]));
-    assert_eq!(table.at_once.lock().len(), 1, "they are in memory then");
+    assert_eq!((data.at_once.lock()[0].len(), data.beside.load(Relaxed)), (25, 1));
+    assert_eq!(*table.at_once.lock(), [[(0, 4)]], "they are in memory then");
     volume.reader.read(SOURCE, 0, BLOCK_BYTES).unwrap();
-    assert_eq!((data.beside.lock().len(), table.at_once.lock().len()), (1, 1), "as long as they stay there");
+    assert_eq!((data.beside.load(Relaxed), table.at_once.lock().len()), (1, 1), "as long as they stay there");
 }
 
 #[test]
@@ -193,7 +194,7 @@ fn where_nothing_is_verified_no_page_is_asked_for() {
     let (devices, content) = volume(&far_apart(), Settings { verify: Verify::Off, ..one_level() });
     let (device, volume) = noted(&devices);
     assert!(read(&volume, &content).unwrap());
-    assert_eq!((device.at_once.lock().len(), device.beside.lock().len()), (1, 0));
+    assert_eq!((device.at_once.lock().len(), device.beside.load(Relaxed)), (1, 0));
 }
 
 #[test]

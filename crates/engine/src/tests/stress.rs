@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::Backend;
 use crate::background::threads::Threads;
-use crate::device::{Device, MemoryDevice};
+use crate::device::{Device, Io, MemoryDevice};
 use crate::fsck::parts::checker;
 use crate::kv::{Kv, KvMemory, MemoryKv, Put};
 use crate::settings::values::Settings;
@@ -42,15 +42,21 @@ struct SlowDevice {
     power: Power,
 }
 
-impl Device for SlowDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl SlowDevice {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.inner.read_at(bytes, at)
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         thread::sleep(Duration::from_micros(300));
         let _on = self.power.read();
         self.inner.write_at(bytes, at)
+    }
+}
+
+impl Device for SlowDevice {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::device::{Device, JoinedRead, MemoryDevice};
+use crate::device::{Device, Io, MemoryDevice};
 
 /// What is told of operations. An error is their answer.
 pub trait Watch: Send + Sync {
@@ -13,11 +13,11 @@ pub trait Watch: Send + Sync {
         Ok(())
     }
 
-    /// Reads were asked for at once; each is told of by itself too.
-    fn asked(&self, _reads: &[JoinedRead<'_>]) {}
+    /// Requests were asked for at once; each is told of by itself too.
+    fn asked(&self, _ios: &[Io<'_>]) {}
 
-    /// Reads of another device were asked for beside some of this one. They come first.
-    fn asked_beside(&self, _reads: &[JoinedRead<'_>]) {}
+    /// Other work is about to be done while requests of this device are made. It comes first.
+    fn asked_beside(&self) {}
 
     /// Bytes are about to be written.
     fn before_write(&self, _bytes: Range<u64>) -> io::Result<()> {
@@ -62,30 +62,28 @@ fn range(at: u64, len: usize) -> Range<u64> {
     at..at + len as u64
 }
 
-impl<W: Watch> Device for Watched<W> {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl<W: Watch> Watched<W> {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.watch.before_read(range(at, bytes.len()))?;
         self.inner.read_at(bytes, at)
     }
 
-    fn read_many(&self, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-        self.watch.asked(reads);
-        reads.iter_mut().map(|read| read.by_pieces(|bytes, at| self.read_at(bytes, at))).collect()
-    }
-
-    fn read_both<'a>(
-        &self,
-        reads: &mut [JoinedRead<'a>],
-        (other, beside): (&dyn Device, &mut [JoinedRead<'a>]),
-    ) -> (Vec<io::Result<()>>, Vec<io::Result<()>>) {
-        self.watch.asked_beside(beside);
-        let of_other = other.read_many(beside);
-        (self.read_many(reads), of_other)
-    }
-
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.watch.before_write(range(at, bytes.len()))?;
         self.inner.write_at(bytes, at)
+    }
+}
+
+impl<W: Watch> Device for Watched<W> {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        self.watch.asked(ios);
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
+    }
+
+    fn submit_while(&self, ios: &mut [Io<'_>], meanwhile: &mut dyn FnMut()) {
+        self.watch.asked_beside();
+        meanwhile();
+        self.submit(ios);
     }
 
     fn flush(&self) -> io::Result<()> {

@@ -52,7 +52,7 @@ impl Volume {
                 ("skipped".to_owned(), skipped),
                 ("records".to_owned(), records),
             ]),
-            device: self.base.policy.device_report(),
+            device: self.base.policy.device_reads().report(),
             counters: self.base.stats.counters.snapshot(),
             ranks: BTreeMap::new(),
             settings: BTreeMap::new(),

@@ -90,19 +90,19 @@ impl DeviceProbe {
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
         let has_data = self.free_blocks.totals().used.0 >= DATA_BLOCKS_MIN;
-        if !has_budget || !has_data || self.policy.is_probed() {
+        if !has_budget || !has_data || self.policy.device_reads().is_probed() {
             return false;
         }
         self.worker.note_doing("measuring what scattered reads cost");
         match self.probe() {
             Ok(is_complete) => {
                 if is_complete {
-                    self.policy.note_probed();
+                    self.policy.device_reads().note_probed();
                 }
                 is_complete
             }
             Err(error) => {
-                self.policy.note_probed();
+                self.policy.device_reads().note_probed();
                 log::warn!("cannot measure what scattered reads cost, assuming what is usual: {error}");
                 false
             }
@@ -166,8 +166,8 @@ impl DeviceProbe {
         let Some(value) = self.metadata.get(&keys::device())? else { return Ok(()) };
         match DeviceRecord::decode(&value) {
             Some(record) => {
-                self.policy.start_from(record.piece_cost);
-                self.policy.note_saved(record.piece_cost);
+                self.policy.device_reads().start_from(record.piece_cost);
+                self.policy.device_reads().note_saved(record.piece_cost);
             }
             None => log::warn!("what scattered reads cost was measured, but the record of it is damaged"),
         }
@@ -176,15 +176,15 @@ impl DeviceProbe {
 
     /// Publishes the piece cost if it was measured and is not stored yet. It is durable with the current group.
     pub fn save_piece_cost(&self) -> Result<()> {
-        let piece_cost = self.policy.piece_cost();
-        if !self.policy.is_piece_cost_measured() || self.policy.is_saved(piece_cost) {
+        let piece_cost = self.policy.device_reads().piece_cost();
+        if !self.policy.device_reads().is_measured() || self.policy.device_reads().is_saved(piece_cost) {
             return Ok(());
         }
         let mut plan = Plan::default();
         plan.change.put(keys::device(), DeviceRecord { piece_cost }.encode());
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.publisher.apply_certain(plan)?;
-        self.policy.note_saved(piece_cost);
+        self.policy.device_reads().note_saved(piece_cost);
         Ok(())
     }
 }
@@ -221,12 +221,15 @@ mod tests {
         assert!(!volume.device_probe.probe_if_due(), "there is too little data");
         fill(&volume, 20_480);
         assert!(volume.device_probe.probe_if_due() && !volume.device_probe.probe_if_due());
-        assert!(volume.base.policy.is_piece_cost_measured());
+        assert!(volume.base.policy.device_reads().is_measured());
         volume.device_probe.save_piece_cost().unwrap();
         volume.commits.commit().unwrap();
-        let cost = volume.base.policy.piece_cost();
+        let cost = volume.base.policy.device_reads().piece_cost();
         let volume = devices.after_power_cut_of_all().open();
-        assert_eq!((volume.base.policy.piece_cost(), volume.base.policy.is_piece_cost_measured()), (cost, true));
+        assert_eq!(
+            (volume.base.policy.device_reads().piece_cost(), volume.base.policy.device_reads().is_measured()),
+            (cost, true)
+        );
         let changes = volume.base.stats.counters.groups_committed.load(Relaxed);
         volume.device_probe.save_piece_cost().unwrap();
         volume.commits.commit().unwrap();
@@ -242,7 +245,7 @@ mod tests {
         let devices = Devices::new(Blocks(40_000), one_level());
         let volume = devices.open();
         fill(&volume, 20_480);
-        assert!(!volume.device_probe.probe_if_due() && !volume.base.policy.is_probed());
+        assert!(!volume.device_probe.probe_if_due() && !volume.base.policy.device_reads().is_probed());
     }
 
     #[test]
@@ -257,7 +260,7 @@ mod tests {
         volume.commits.commit().unwrap();
         let volume = devices.after_power_cut_of_all().open();
         assert_eq!(
-            (volume.base.policy.piece_cost(), volume.base.policy.is_piece_cost_measured()),
+            (volume.base.policy.device_reads().piece_cost(), volume.base.policy.device_reads().is_measured()),
             (PieceCost::EXPECTED, false)
         );
     }

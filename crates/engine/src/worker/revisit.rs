@@ -199,7 +199,7 @@ impl Revisits {
                 ShareLimit::Runs(_) => None,
                 ShareLimit::Budget(slowdown) => {
                     let pieces_max = *taken.entry(map).or_insert_with(|| self.take_pieces(map, slowdown));
-                    let gap_blocks_max = self.policy.piece_cost().gap_blocks_max();
+                    let gap_blocks_max = self.policy.device_reads().piece_cost().gap_blocks_max();
                     Some(Room { pieces_max, gap_blocks_max, is_end: false })
                 }
             };
@@ -218,7 +218,7 @@ impl Revisits {
 
     /// Takes all pieces that a file may still add. A file whose account cannot be read may add none.
     fn take_pieces(&self, map: MapId, slowdown: Slowdown) -> u64 {
-        let cost = self.policy.piece_cost();
+        let cost = self.policy.device_reads().piece_cost();
         match self.file_policies.account(map) {
             Ok(_) => self.policy.accounts().take(map, 0, slowdown, cost, Spender::Worker).unwrap_or(0),
             Err(error) => {

@@ -18,7 +18,7 @@ impl Decider {
         candidates: &[Candidates],
         in_batch: Pbn,
     ) -> Vec<Decision> {
-        let cost = self.policy.piece_cost();
+        let cost = self.policy.device_reads().piece_cost();
         let accounts = self.policy.accounts();
         let take = || accounts.take(map, growth.blocks, slowdown, cost, Spender::Writer);
         let left = take().or_else(|| {

@@ -9,8 +9,7 @@
 //!
 //! Nothing here is durable. Losing it costs a duplicate.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use oncefs_dedup::{
     Admission, AdmissionRule, Blocks, DuplicateShare, Fingerprinting, RangeError, Succession, WritePace,
@@ -18,6 +17,7 @@ use oncefs_dedup::{
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::stats::counters::Count;
+use crate::stats::request_timer::RequestTimer;
 use crate::sync::{LockRank, Mutex};
 use crate::{Lbn, MapId, Pbn, Tag};
 
@@ -85,18 +85,16 @@ impl InlineDedup {
         self.admission.lock().observe(blocks, shared);
     }
 
-    /// Writes `blocks` blocks to the device, and learns from the time. If several requests write at once, each counts
-    /// for its part of the time.
-    pub fn timed_device_write<T>(&self, blocks: u64, write: impl FnOnce() -> T) -> T {
-        let before = self.device_writes.fetch_add(1, Relaxed) + 1;
-        let began = Instant::now();
-        let written = write();
-        let time = began.elapsed();
-        let after = self.device_writes.fetch_sub(1, Relaxed);
-        debug_assert!(after > 0, "{before} writes were under way when this one began, and {after} when it ended");
-        let at_once = before.midpoint(after).clamp(1, u64::from(u32::MAX)) as u32;
+    /// A write to the device begins.
+    pub fn begin_device_write(&self) -> RequestTimer<'_> {
+        RequestTimer::begin(&self.device_writes)
+    }
+
+    /// A write of this many blocks ended. Learns from its time: if several requests write at once, each counts for its
+    /// part of the time.
+    pub fn end_device_write(&self, timer: RequestTimer<'_>, blocks: u64) {
+        let (time, at_once) = timer.end();
         self.fingerprinting.lock().observe_device(blocks, time / at_once);
-        written
     }
 
     /// Takes out the open run of a file's last request, if it ended where this one begins.

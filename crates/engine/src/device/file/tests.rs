@@ -2,6 +2,7 @@
 
 use std::fs::FileTimes;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -27,10 +28,10 @@ fn numbered_pages() -> (tempfile::TempDir, FileDevice) {
     (dir, device)
 }
 
-type ReadMany = fn(&FileDevice, &mut [JoinedRead<'_>]) -> Vec<io::Result<()>>;
+type Submit = fn(&FileDevice, &mut [Io<'_>]);
 
 /// Reads runs of pages, those of one inner list in one read, and returns the result of each.
-fn read(device: &FileDevice, reads: &[Vec<Range<u64>>], read_many: ReadMany) -> Vec<io::Result<()>> {
+fn read(device: &FileDevice, reads: &[Vec<Range<u64>>], submit: Submit) -> Vec<io::Result<()>> {
     let pages = |run: &Range<u64>| (run.end - run.start) as usize;
     let mut buffers: Vec<Vec<AlignedBuf>> = Vec::new();
     for runs in reads {
@@ -39,14 +40,14 @@ fn read(device: &FileDevice, reads: &[Vec<Range<u64>>], read_many: ReadMany) -> 
     let mut joined = Vec::new();
     for (runs, buffers) in reads.iter().zip(&mut buffers) {
         let mut buffers = buffers.iter_mut();
-        let mut read = JoinedRead::new(runs[0].start * ALIGN_BYTES as u64, buffers.next().unwrap());
+        let mut read = Io::read(runs[0].start * ALIGN_BYTES as u64, buffers.next().unwrap());
         for (pair, buffer) in runs.windows(2).zip(buffers) {
             read.join((pair[1].start - pair[0].end) as usize * ALIGN_BYTES, buffer);
         }
         joined.push(read);
     }
-    let results = read_many(device, &mut joined);
-    drop(joined);
+    submit(device, &mut joined);
+    let results: Vec<io::Result<()>> = joined.into_iter().map(Io::into_result).collect();
     for ((runs, buffers), result) in reads.iter().zip(&buffers).zip(&results) {
         for (run, bytes) in runs.iter().zip(buffers).filter(|_| result.is_ok()) {
             for (number, page) in run.clone().zip(bytes.chunks_exact(ALIGN_BYTES)) {
@@ -73,29 +74,29 @@ fn many_reads() -> Vec<Vec<Range<u64>>> {
     (0..500).map(|n| one_read(1 + n % 3)).collect()
 }
 
-fn by_ring(device: &FileDevice, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-    ring::read_many(&mut device.reads_of(reads)).expect("this test needs io_uring")
+fn by_ring(device: &FileDevice, reads: &mut [Io<'_>]) {
+    assert!(ring::submit(&device.file, reads, None), "this test needs io_uring");
 }
 
-fn by_whatever_is_allowed(device: &FileDevice, reads: &mut [JoinedRead<'_>]) -> Vec<io::Result<()>> {
-    device.read_many(reads)
+fn by_whatever_is_allowed(device: &FileDevice, reads: &mut [Io<'_>]) {
+    device.submit(reads);
 }
 
-fn assert_reads_all(read_many: ReadMany) {
+fn assert_reads_all(submit: Submit) {
     let (_dir, device) = numbered_pages();
     for count in [1, 2, 7, 500] {
         let reads = &many_reads()[..count];
-        assert!(read(&device, reads, read_many).into_iter().all(|result| result.is_ok()), "{count} reads");
+        assert!(read(&device, reads, submit).into_iter().all(|result| result.is_ok()), "{count} reads");
     }
 }
 
 /// The end of the file stands for a bad place.
-fn assert_one_bad_place_costs_one_read(read_many: ReadMany) {
+fn assert_one_bad_place_costs_one_read(submit: Submit) {
     let (_dir, device) = numbered_pages();
     let mut reads = many_reads();
     reads[40] = vec![PAGES - 1..PAGES, PAGES + 1..PAGES + 2];
     reads[300] = std::iter::once(PAGES + 5..PAGES + 6).collect();
-    let failed: Vec<usize> = read(&device, &reads, read_many)
+    let failed: Vec<usize> = read(&device, &reads, submit)
         .into_iter()
         .enumerate()
         .filter_map(|(n, result)| result.is_err().then_some(n))
@@ -118,16 +119,17 @@ fn equal_pages(pages: usize, byte: u8) -> (tempfile::TempDir, FileDevice) {
     (dir, device)
 }
 
-/// The second file ends before its second read.
+/// While one file is read another one is, and that ends before its second read.
 fn assert_reads_of_two_files_get_their_own_results() {
     let (_dirs, devices): (Vec<_>, Vec<_>) = [equal_pages(64, 1), equal_pages(4, 2)].into_iter().unzip();
     let mut pages: Vec<AlignedBuf> = (0..5).map(|_| AlignedBuf::new(ALIGN_BYTES)).collect();
-    let mut reads = pages.iter_mut().zip([0, 60, 30, 3, 60]).map(|(page, at)| JoinedRead::new(at * 4096, page));
-    let mut of_one: Vec<JoinedRead<'_>> = reads.by_ref().take(3).collect();
-    let mut of_other: Vec<JoinedRead<'_>> = reads.collect();
-    let (one, other) = devices[0].read_both(&mut of_one, (&devices[1], &mut of_other));
+    let mut reads = pages.iter_mut().zip([0, 60, 30, 3, 60]).map(|(page, at)| Io::read(at * 4096, page));
+    let mut of_one: Vec<Io<'_>> = reads.by_ref().take(3).collect();
+    let mut of_other: Vec<Io<'_>> = reads.collect();
+    devices[0].submit_while(&mut of_one, &mut || devices[1].submit(&mut of_other));
+    let results: Vec<bool> = of_one.iter().chain(&of_other).map(Io::is_done).collect();
     drop((of_one, of_other));
-    assert_eq!(one.iter().chain(&other).map(Result::is_ok).collect::<Vec<_>>(), [true, true, true, true, false]);
+    assert_eq!(results, [true, true, true, true, false]);
     for (page, byte) in pages.iter().zip([1, 1, 1, 2]) {
         assert!(page.iter().all(|found| *found == byte), "a page of another file than {byte}");
     }
@@ -142,6 +144,47 @@ fn reads_of_two_files_are_made_together() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn more_reads_than_a_ring_holds_are_made_while_others_are_under_way() {
+    let (_dir, device) = numbered_pages();
+    let mut pages: Vec<AlignedBuf> = (0..500).map(|_| AlignedBuf::new(ALIGN_BYTES)).collect();
+    let mut reads = (0_u64..).zip(&mut pages).map(|(number, page)| Io::read(number * ALIGN_BYTES as u64, page));
+    let mut outer: Vec<Io<'_>> = reads.by_ref().take(300).collect();
+    let mut inner: Vec<Io<'_>> = reads.collect();
+    device.submit_while(&mut outer, &mut || device.submit(&mut inner));
+    assert!(outer.iter().chain(&inner).all(Io::is_done));
+    drop((outer, inner));
+    for (number, page) in (0_u64..).zip(&pages) {
+        assert_eq!(page[..8], number.to_le_bytes(), "page {number}");
+    }
+}
+
+#[test]
+fn a_panic_while_reads_are_under_way_leaves_a_ring_that_works() {
+    let (_dir, device) = numbered_pages();
+    let mut pages: Vec<AlignedBuf> = (0..200).map(|_| AlignedBuf::new(ALIGN_BYTES)).collect();
+    let mut reads: Vec<Io<'_>> = pages.iter_mut().map(|page| Io::read(0, page)).collect();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        device.submit_while(&mut reads, &mut || panic!("work beside reads"));
+    }));
+    assert!(panicked.is_err());
+    assert_reads_all(by_whatever_is_allowed);
+}
+
+#[test]
+fn a_write_is_made_while_the_thread_works_and_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, vec![1; 4 * ALIGN_BYTES]).unwrap();
+    let device = FileDevice::open_buffered(&path, true).unwrap();
+    let mut found = [0; ALIGN_BYTES];
+    let mut write = [Io::write(0, &[7; ALIGN_BYTES])];
+    device.submit_while(&mut write, &mut || device.read_at(&mut found, 3 * ALIGN_BYTES as u64).unwrap());
+    assert!(write[0].is_done() && found == [1; ALIGN_BYTES]);
+    device.read_at(&mut found, 0).unwrap();
+    assert_eq!(found, [7; ALIGN_BYTES]);
 }
 
 /// From now on this thread, and those that it starts, cannot create a ring.
@@ -169,10 +212,7 @@ fn where_no_ring_is_allowed_threads_read_the_same() {
         forbid_rings();
         let (_dir, device) = numbered_pages();
         let mut page = AlignedBuf::new(ALIGN_BYTES);
-        assert!(
-            ring::read_many(&mut device.reads_of(&mut [JoinedRead::new(0, &mut page)])).is_none(),
-            "a ring was made"
-        );
+        assert!(!ring::submit(&device.file, &mut [Io::read(0, &mut page)], None), "a ring was made");
         assert_reads_all(by_whatever_is_allowed);
         assert_one_bad_place_costs_one_read(by_whatever_is_allowed);
     };

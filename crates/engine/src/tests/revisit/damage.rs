@@ -207,15 +207,21 @@ impl FailingDevice {
     }
 }
 
-impl Device for FailingDevice {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl FailingDevice {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.check(&self.reads_fail)?;
         self.inner.read_at(bytes, at)
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.check(&self.writes_fail)?;
         self.inner.write_at(bytes, at)
+    }
+}
+
+impl Device for FailingDevice {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

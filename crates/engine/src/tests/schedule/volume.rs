@@ -9,7 +9,7 @@ use shuttle::sync::mpsc;
 
 use super::model::{Content, Model, assert_clean, content, read, shared_content};
 use crate::background::committer::answer;
-use crate::device::Device;
+use crate::device::{Device, Io};
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::space::allocator::Run;
@@ -81,14 +81,20 @@ impl<T: ?Sized> Scheduled<T> {
     }
 }
 
-impl Device for Scheduled<dyn Device> {
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+impl Scheduled<dyn Device> {
+    fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.switch();
         self.inner.read_at(bytes, at)
     }
 
-    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+    fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         self.change(|device| device.write_at(bytes, at))
+    }
+}
+
+impl Device for Scheduled<dyn Device> {
+    fn submit(&self, ios: &mut [Io<'_>]) {
+        ios.iter_mut().for_each(|io| io.by_pieces(|bytes, at| self.read(bytes, at), |bytes, at| self.write(bytes, at)));
     }
 
     fn flush(&self) -> io::Result<()> {

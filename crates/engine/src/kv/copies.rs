@@ -1,8 +1,8 @@
 //! The second copies of the record store's files, in the folder `copies` of the volume.
 //!
-//! A record file never changes, and its number is not used again once the manifest names it. So after each checkpoint,
-//! and when RocksDB has merged files, new files are copied. Then a list names all live files, each with its checksum,
-//! and holds the manifest of that moment. A copy counts only after it has proved itself: every block in it matches its
+//! A record file never changes, and its number is not used again once the manifest names it. So a new file is copied
+//! once: at the end of the checkpoint that flushed it, or by the merge that wrote it, before the merge counts
+//! (`merge.rs`). Then a list names all live files, each with its checksum, and holds the manifest of that moment. A copy counts only after it has proved itself: every block in it matches its
 //! checksum. A file that does not prove itself gets no list, so that the list and the copies that can repair its damage
 //! are kept.
 //!
@@ -17,10 +17,12 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rocksdb::{DB, ReadOptions, ReadTier};
 
+use super::ahead::Ahead;
 use super::failed::may_pass;
 pub use super::place::{FOLDER, Place};
 use super::place::{LIST, LIST_ASIDE};
@@ -38,6 +40,7 @@ pub struct Keeper {
     /// The key whose record is kept in the list.
     pinned: Vec<u8>,
     last: Mutex<Option<RecordList>>,
+    ahead: Arc<Ahead>,
 }
 
 /// The result of bringing copies and list up to date.
@@ -63,10 +66,16 @@ struct Live {
 }
 
 impl Keeper {
-    /// Continues with the existing copies. The list also keeps the record of the key `pinned`.
-    pub fn new(place: Place, copies: Copies, pinned: Vec<u8>) -> Self {
+    /// Continues with the existing copies, and those that merges make. The list also keeps the record of the key
+    /// `pinned`.
+    pub fn new(place: Place, copies: Copies, pinned: Vec<u8>, ahead: Arc<Ahead>) -> Self {
         let last = Mutex::new(place.list());
-        Self { place, copies, pinned, last }
+        Self { place, copies, pinned, last, ahead }
+    }
+
+    /// The copies that no list names yet.
+    pub fn ahead(&self) -> &Ahead {
+        &self.ahead
     }
 
     /// The paths of the store and its copies.
@@ -88,6 +97,7 @@ impl Keeper {
                 log::warn!("the record files have no new copies in {folder}: {error}; the next checkpoint tries again");
                 // Frees the space of the failed attempt, in case the host is full, and of merged files.
                 let is_live = |number: u64| self.copies == Copies::Two || self.place.table(number).exists();
+                self.ahead.retain(|_| false);
                 self.remove_others(|number| lists(last.as_ref(), number) && is_live(number));
                 Updated::Left
             }
@@ -103,6 +113,11 @@ impl Keeper {
         } else {
             Updated::Done
         }
+    }
+
+    /// Like `update_if_changed`, after RocksDB's last work. Also removes the copies of a merge that was cut short.
+    pub fn settle(&self, db: &DB) -> Updated {
+        if self.ahead.is_empty() { self.update_if_changed(db) } else { self.update(db) }
     }
 
     /// Whether the list belongs to the checkpoint that the store has on disk.
@@ -138,6 +153,8 @@ impl Keeper {
             }
             let list = self.list_of(live, entries)?;
             files::replace(&self.place.copies.join(LIST), &list.encode(self.place.volume_id))?;
+            // What is left of them: the files of a merge that does not count yet.
+            self.ahead.retain(|number| !lists(Some(&list), number) && self.place.table(number).exists());
             self.remove_others(|number| lists(Some(&list), number));
             return Ok((Updated::Done, Some(list)));
         }
@@ -161,13 +178,12 @@ impl Keeper {
         let mut sources = Vec::with_capacity(live.files.len());
         for &(number, level) in &live.files {
             let listed = last.and_then(|list| list.files.iter().find(|file| file.number == number));
-            let kept = match self.copies {
-                Copies::One if !self.has_second_name(number) => return Ok(None),
-                Copies::One => listed,
-                Copies::Two => listed.filter(|file| self.has_copy(number, file.len)),
-            };
-            match kept {
-                Some(file) => sources.push(Source::Kept(RecordFile { level, ..*file })),
+            let known = listed.copied().or_else(|| self.ahead.entry(number));
+            if self.copies == Copies::One && !self.has_second_name(number) {
+                return Ok(None);
+            }
+            match known.filter(|file| self.has_copy(file)) {
+                Some(file) => sources.push(Source::Kept(RecordFile { level, ..file })),
                 None => match File::open(self.place.table(number)) {
                     Ok(file) => sources.push(Source::New(number, level, file)),
                     Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -191,11 +207,14 @@ impl Keeper {
         }
     }
 
-    /// Whether a file of this length is there as a copy, and not as a second name.
-    fn has_copy(&self, number: u64, len: u64) -> bool {
-        let copy = self.place.copy(number);
-        fs::metadata(&copy).is_ok_and(|found| found.len() == len)
-            && !files::is_one_file(&self.place.table(number), &copy)
+    /// Whether a file of this length is there as a copy, and not as a second name. With one copy there need not be any.
+    fn has_copy(&self, entry: &RecordFile) -> bool {
+        let copy = self.place.copy(entry.number);
+        let is_copy = || {
+            fs::metadata(&copy).is_ok_and(|found| found.len() == entry.len)
+                && !files::is_one_file(&self.place.table(entry.number), &copy)
+        };
+        self.copies == Copies::One || is_copy()
     }
 
     fn list_of(&self, live: Live, entries: Vec<RecordFile>) -> io::Result<RecordList> {
@@ -221,10 +240,18 @@ impl Keeper {
             Source::Kept(entry) => return Ok(Some(entry)),
             Source::New(number, level, file) => (number, level, file),
         };
+        let claim = match self.ahead.claim(number, |entry| self.has_copy(entry)) {
+            Ok(entry) => return Ok(Some(RecordFile { level, ..entry })),
+            Err(claim) => claim,
+        };
         let copy = (self.copies == Copies::Two).then(|| self.place.copy(number));
         let table = self.place.table(number);
         match files::take_in(file, number, level, copy.as_deref()) {
-            Ok(entry) => Ok(proof::proves_itself(copy.as_ref().unwrap_or(&table))?.then_some(entry)),
+            Ok(entry) if proof::proves_itself(copy.as_ref().unwrap_or(&table))? => {
+                claim.done(entry);
+                Ok(Some(entry))
+            }
+            Ok(_) => Ok(None),
             Err(error) => match proof::proves_itself(&table) {
                 // The host refused the copy, and the file is not at fault.
                 Ok(true) => Err(error),
@@ -242,11 +269,12 @@ impl Keeper {
         }
     }
 
+    /// Removes what neither `is_kept` nor a merge keeps.
     fn remove_others(&self, is_kept: impl Fn(u64) -> bool) {
         drop(fs::remove_file(self.place.copies.join(LIST_ASIDE)));
         let unfinished = files::unfinished_in(&self.place.copies);
         let found = files::tables_in(&self.place.copies).into_iter().chain(unfinished);
-        for (_, path) in found.filter(|(number, _)| !is_kept(*number)) {
+        for (_, path) in found.filter(|(number, _)| !is_kept(*number) && !self.ahead.is_taken(*number)) {
             // A file that stays behind takes space until the next checkpoint.
             drop(fs::remove_file(path));
         }
@@ -295,7 +323,8 @@ mod tests {
         db.put([1], [5]).unwrap();
         db.flush().unwrap();
         place.make_folder().unwrap();
-        (db, Keeper::new(place, Copies::Two, vec![1]))
+        let ahead = Arc::new(Ahead::new(place.clone(), Copies::Two));
+        (db, Keeper::new(place, Copies::Two, vec![1], ahead))
     }
 
     #[test]

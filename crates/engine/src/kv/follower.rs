@@ -1,7 +1,8 @@
-//! The thread that copies record files as soon as RocksDB has written them.
+//! The thread that lists record files as soon as RocksDB has merged them.
 //!
-//! A flush of the store copies its own new files. Files that RocksDB merges afterwards would have no copy until the
-//! next flush, so the thread checks repeatedly until RocksDB is at rest. Then it sleeps until the next flush.
+//! A flush of the store copies and lists its own new files. Files that RocksDB merges afterwards have copies, but no list
+//! would name them until the next flush, so the thread checks repeatedly until RocksDB is at rest. Then it sleeps until
+//! the next flush. It also makes the copies that the host refused a merge.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use crate::sync::{Condvar, LockRank, Mutex};
 
-/// The longest time that a finished file waits for its copy.
+/// The longest time that a finished file waits for its place in the list.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 const NAME: &str = "oncefs-copies";
 

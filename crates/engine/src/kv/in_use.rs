@@ -97,7 +97,7 @@ impl Records {
         }
         let live = live(self.db.read().as_ref(), list.as_ref());
         let mut damaged = damaged(place, list.as_ref(), &live, table);
-        damaged.retain(|number| copy_of(place, list.as_ref(), *number).is_none());
+        damaged.retain(|number| self.copy_of(list.as_ref(), *number).is_none());
         if damaged.is_empty() || can_go_back() {
             return Right::new();
         }
@@ -117,7 +117,7 @@ impl Records {
         if damaged.is_empty() && manifest_is_whole {
             return Rescued::AllSound;
         }
-        let copied = |number: u64| copy_of(place, list.as_ref(), number);
+        let copied = |number: u64| self.copy_of(list.as_ref(), number);
         let put_right = |number: u64| right.get(&number).map(|bytes| Way::PutRight(number, bytes.clone()));
         let by = |way: &dyn Fn(u64) -> Option<Way>| {
             damaged.iter().map(|number| way(*number)).collect::<Option<Vec<Way>>>().map(Act::Tables)
@@ -175,7 +175,9 @@ impl Records {
 
     /// Closes the database, restores files and opens it again. False: that failed.
     pub(super) fn reopened(&self, db: &mut Option<DB>, restore: impl FnOnce() -> Result<FilesFound>) -> bool {
+        self.keeper.ahead().close();
         drop(db.take());
+        self.keeper.ahead().reopen();
         if self.unflushed.load(Acquire) {
             self.must_repeat.store(true, Release);
         }
@@ -192,6 +194,13 @@ impl Records {
         restored.mended.iter().for_each(|what| log::warn!("{what}"));
         self.found.lock().add(restored);
         db.is_some()
+    }
+
+    /// The way of a file that has an intact copy, listed or made by a merge since the last list.
+    fn copy_of(&self, list: Option<&RecordList>, number: u64) -> Option<Way> {
+        let listed = list.and_then(|list| list.entry(number)).copied();
+        let entry = listed.or_else(|| self.keeper.ahead().entry(number))?;
+        files::is_whole(&self.keeper.place().copy(number), &entry).then_some(Way::Copy(number))
     }
 
     /// Uses the copies in place of all live files, if they are intact.
@@ -275,11 +284,6 @@ fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
         Some(entry) => files::is_whole(&place.table(number), entry),
         None => proof::proves_itself(&place.table(number)).is_ok_and(|is_proved| is_proved),
     }
-}
-
-fn copy_of(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Way> {
-    let entry = list?.entry(number)?;
-    files::is_whole(&place.copy(number), entry).then_some(Way::Copy(number))
 }
 
 /// The corrected bytes of a damaged file.

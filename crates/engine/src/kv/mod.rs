@@ -1,5 +1,6 @@
 //! The sorted state below the log: an ordered key-value store, checkpointed, never logged by itself.
 
+mod ahead;
 pub mod copies;
 mod failed;
 mod faulty;
@@ -9,6 +10,7 @@ mod in_use;
 mod manifest;
 mod memory;
 mod mend;
+mod merge;
 mod place;
 mod proof;
 mod restore;

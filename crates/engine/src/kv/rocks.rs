@@ -14,13 +14,14 @@ use rocksdb::{
     WriteOptions,
 };
 
+use super::ahead::Ahead;
 use super::copies::{Keeper, Updated};
 use super::failed::{failed, may_pass};
 use super::follower::Follower;
 use super::place::Place;
 use super::restore::{self, FilesFound};
 use super::salvage::{self, Salvaged, Terms};
-use super::{Kv, KvMemory, Put, files, manifest};
+use super::{Kv, KvMemory, Put, files, manifest, merge};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::record_list::{RecordFile, RecordList};
@@ -89,11 +90,13 @@ impl RocksKv {
     pub fn open(place: Place, copies: Copies, bytes_max: u64, read_only: bool) -> Result<Self> {
         let tables = files::tables_in(&place.records).len() as u64;
         let manifest_bytes_max = (tables * MANIFEST_BYTES_PER_FILE).clamp(MANIFEST_BYTES_MIN, MANIFEST_BYTES_MAX);
-        let (options, cache) = Self::options(bytes_max, manifest_bytes_max);
+        let (mut options, cache) = Self::options(bytes_max, manifest_bytes_max);
+        let ahead = Arc::new(Ahead::new(place.clone(), copies));
+        merge::copy_before_it_counts(&mut options, &place, &ahead);
         let mut found = FilesFound::default();
         let db = open_restored(&place, &options, read_only, &mut found)?;
         found.mended.iter().for_each(|what| log::warn!("{what}"));
-        let keeper = Keeper::new(place, copies, keys::checkpoint());
+        let keeper = Keeper::new(place, copies, keys::checkpoint(), ahead);
         let list_is_behind = AtomicBool::new(read_only || !keeper.is_of_now(&db));
         let records = Arc::new(Records {
             db: RwLock::new(Some(db)),
@@ -121,10 +124,17 @@ impl RocksKv {
         &self.records
     }
 
-    /// Stops the thread that copies files, for tests.
+    /// Stops the thread that brings the list up to date, for tests.
+    #[cfg(test)]
+    pub(super) fn list_late(&mut self) {
+        self.follower = None;
+    }
+
+    /// Lets files get their copies only from a flush, for tests.
     #[cfg(test)]
     pub(super) fn copy_late(&mut self) {
-        self.follower = None;
+        self.list_late();
+        self.records.keeper.ahead().close();
     }
 
     /// Makes a damaged `CURRENT` of a closed store anew if only one manifest is there.
@@ -353,8 +363,9 @@ impl Records {
         for _ in 0..SETTLING_LOOKS {
             let updated = match self.db.read().as_ref().filter(|_| !self.read_only) {
                 Some(db) => {
+                    self.keeper.ahead().close();
                     db.cancel_all_background_work(true);
-                    self.keeper.update_if_changed(db)
+                    self.keeper.settle(db)
                 }
                 None => return,
             };

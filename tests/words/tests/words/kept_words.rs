@@ -19,6 +19,7 @@ const KEPT_WORDS: [Kept; 3] = [
         places: &[
             ("crates/engine/src/kv/rocks.rs", "the twin of the trait that is RocksDB"),
             ("crates/engine/src/kv/copies.rs", "copies the files that RocksDB says are live"),
+            ("crates/engine/src/kv/merge.rs", "learns from RocksDB that a merge begins and ends"),
             ("crates/engine/src/kv/in_use", "opens the database again after its files were restored"),
             ("crates/engine/src/kv/salvage", "makes a new database from a damaged one"),
             ("crates/engine/src/kv/failed.rs", "turns RocksDB's errors into ours"),
@@ -86,7 +87,7 @@ fn dedup_asks_for_no_file_clock_or_thread() {
 const FOREIGN_LOCKS: [&str; 6] = ["parking_lot", "AtomicBool", "AtomicU64", "AtomicUsize", "Mutex", "RwLock"];
 
 /// The engine's modules that may have such a lock or atomic all the same, and why; tests have what they want.
-const FOREIGN_LOCKS_IN: [(&str, &str); 9] = [
+const FOREIGN_LOCKS_IN: [(&str, &str); 10] = [
     ("stats/counters.rs", "counts, and nothing that is stored depends on that"),
     ("signals/foreground.rs", "counts requests and their time, as `stats` does, and tells work that one came"),
     ("fsck/sort.rs", "numbers the files that a sort has open, whichever is the first"),
@@ -96,6 +97,7 @@ const FOREIGN_LOCKS_IN: [(&str, &str); 9] = [
     ("kv/memory.rs", "stands in for RocksDB: a call is one step"),
     ("kv/rocks.rs", "is RocksDB, which no schedule runs: a call is one step"),
     ("kv/copies.rs", "belongs to RocksDB: a call is one step"),
+    ("kv/ahead.rs", "is for threads of RocksDB, which no schedule runs"),
 ];
 
 /// Whether a source without its tests takes locks or atomics from elsewhere than `crate::sync`.

@@ -96,15 +96,19 @@ pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;
 pub use settings::sharing::Sharing;
+#[cfg(any(test, feature = "testing"))]
 pub use signals::requests::Committer;
 pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WriteMode};
-pub use volume::backend::{Backend, TestHooks};
+pub use volume::backend::Backend;
+#[cfg(any(test, feature = "testing"))]
+pub use volume::backend::TestHooks;
 pub use volume::ballast::Ballast;
 pub use volume::history::History;
+#[cfg(any(test, feature = "testing"))]
 pub use volume::steps::BackgroundStep;
 pub use volume::unfinished::Unfinished;
 pub use worker::load::DeviceLoad;

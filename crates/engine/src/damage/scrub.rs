@@ -212,6 +212,7 @@ impl Scrubber {
     }
 
     /// A part of the current pass, or of a new one. True: the pass is not complete.
+    #[cfg(any(test, feature = "testing"))]
     pub fn scrub_step(&self, blocks_max: u64) -> Result<bool> {
         if !self.damage.scrub().is_running() {
             self.command_scrub(ScrubCommand::Start { rate: None })?;

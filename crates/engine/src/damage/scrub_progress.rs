@@ -187,6 +187,7 @@ impl Scrub {
     }
 
     /// Whether a pass is under way and not paused.
+    #[cfg(any(test, feature = "testing"))]
     pub fn is_running(&self) -> bool {
         self.inner.lock().is_running()
     }

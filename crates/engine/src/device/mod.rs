@@ -2,8 +2,10 @@
 //! replace a file.
 
 pub mod buffer;
+#[cfg(any(test, feature = "testing"))]
 mod faulty;
 mod file;
+#[cfg(any(test, feature = "testing"))]
 mod memory;
 mod ring;
 pub mod signatures;
@@ -13,8 +15,10 @@ mod transfer;
 use std::io;
 
 pub use buffer::ALIGN_BYTES;
+#[cfg(any(test, feature = "testing"))]
 pub use faulty::{Access, Fault, Faults, FaultyDevice, Lasts};
 pub use file::FileDevice;
+#[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryDevice;
 pub use transfer::Io;
 

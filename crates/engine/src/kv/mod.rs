@@ -3,11 +3,13 @@
 mod ahead;
 pub mod copies;
 mod failed;
+#[cfg(any(test, feature = "testing"))]
 mod faulty;
 mod files;
 mod follower;
 mod in_use;
 mod manifest;
+#[cfg(any(test, feature = "testing"))]
 mod memory;
 mod mend;
 mod merge;
@@ -18,10 +20,12 @@ mod rocks;
 pub(crate) mod salvage;
 mod table_file;
 
+#[cfg(any(test, feature = "testing"))]
 pub use faulty::{FaultyKv, RECORDS};
 pub use files::replace as replace_file;
 #[cfg(test)]
 pub use files::tables_in;
+#[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryKv;
 pub use restore::FilesFound;
 pub use rocks::RocksKv;
@@ -55,6 +59,7 @@ pub trait Kv: Send + Sync {
     /// After the last write: finishes the store's own background work, so that its copies match the remaining files.
     fn settle(&self) {}
     /// Waits until the store's own background work is done and its copies match its files.
+    #[cfg(any(test, feature = "testing"))]
     fn catch_up(&self) {}
     /// Compares all files with their checksums and their copies. With `mend`, restores a bad one from the other.
     fn check_files(&self, mend: bool) -> Result<FilesFound> {

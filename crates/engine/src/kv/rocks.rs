@@ -431,6 +431,7 @@ impl Kv for RocksKv {
         self.records.settle();
     }
 
+    #[cfg(any(test, feature = "testing"))]
     fn catch_up(&self) {
         while self.records.follow() {
             std::thread::yield_now();

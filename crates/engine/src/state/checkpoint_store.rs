@@ -140,6 +140,7 @@ impl CheckpointStore {
     }
 
     /// See [`Kv::catch_up`].
+    #[cfg(any(test, feature = "testing"))]
     pub fn catch_up_records(&self) {
         self.kv.catch_up();
     }

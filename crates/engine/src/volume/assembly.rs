@@ -117,8 +117,10 @@ pub struct Volume {
     /// Chooses the blocks that the worker visits next.
     pub worklist: Arc<Worklist>,
     /// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
+    #[cfg(any(test, feature = "testing"))]
     pub revisits: Arc<Revisits>,
     /// Gives the ranker its turns.
+    #[cfg(any(test, feature = "testing"))]
     pub file_ranker: Arc<FileRanker>,
     /// Gives each kind of out-of-line work its turn.
     pub work_loop: Arc<WorkLoop>,
@@ -298,7 +300,9 @@ impl Volume {
             reclaimer,
             device_probe,
             worklist,
+            #[cfg(any(test, feature = "testing"))]
             revisits,
+            #[cfg(any(test, feature = "testing"))]
             file_ranker,
             work_loop,
         }

@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::Blocks;
-use crate::device::{Device, MemoryDevice};
-use crate::format::page::table_bytes;
-use crate::kv::{Kv, MemoryKv};
+use crate::device::Device;
+use crate::kv::Kv;
 use crate::signals::requests::Committer;
 use crate::volume::ballast::Ballast;
 use crate::worker::load::DeviceLoad;
@@ -48,21 +46,23 @@ pub struct TestHooks {
     pub gated_leaves_max: Option<u64>,
 }
 
-/// Size of the log of a volume in memory: that of the smallest volume on disk.
-const MEMORY_LOG_BYTES: u64 = 4 << 20;
-
+#[cfg(any(test, feature = "testing"))]
 impl Backend {
     /// A medium in memory for a volume of `data` blocks (the label included), for examples and tests: sparse devices
     /// of zeros with a fixed secret. It needs [`crate::Store::format_on`] before it is opened, and is gone when
     /// dropped.
-    pub fn in_memory(data: Blocks) -> Self {
+    pub fn in_memory(data: crate::Blocks) -> Self {
+        use crate::device::MemoryDevice;
+
+        // That of the smallest volume on disk.
+        const LOG_BYTES: u64 = 4 << 20;
         let device = |bytes| -> Arc<dyn Device> { Arc::new(MemoryDevice::new(bytes)) };
         Self {
             data: device(data.bytes()),
-            table: device(table_bytes(data)),
-            log: device(MEMORY_LOG_BYTES),
-            log_bytes: MEMORY_LOG_BYTES,
-            kv: Arc::new(MemoryKv::default()),
+            table: device(crate::format::page::table_bytes(data)),
+            log: device(LOG_BYTES),
+            log_bytes: LOG_BYTES,
+            kv: Arc::new(crate::kv::MemoryKv::default()),
             ballast: Ballast::none(),
             host: None,
             secret: [0; 32],

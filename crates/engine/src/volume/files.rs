@@ -22,7 +22,6 @@ use crate::format::{keys, label};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::settings::values::Settings;
-use crate::volume::backend::Backend;
 use crate::volume::ballast::Ballast;
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::unfinished::{Unfinished, sync_directory};
@@ -148,7 +147,8 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
 }
 
 /// Makes an empty volume with `data` blocks on devices of zeros.
-pub fn make_on(backend: &Backend, data: Blocks) -> Result<()> {
+#[cfg(any(test, feature = "testing"))]
+pub fn make_on(backend: &crate::Backend, data: Blocks) -> Result<()> {
     let failed = |e| Error::io("labelling the data area", e);
     let label = label::encode(backend.volume_id);
     backend.data.write_at(&label, 0).and_then(|()| backend.data.flush()).map_err(failed)?;

@@ -19,6 +19,7 @@ pub mod recover;
 pub mod report;
 pub mod room;
 pub mod salvage;
+#[cfg(any(test, feature = "testing"))]
 pub mod steps;
 pub mod superblock_file;
 pub mod unfinished;

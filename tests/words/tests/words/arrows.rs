@@ -10,7 +10,7 @@ use oncefs_words::page::quoted;
 use super::assert_none;
 
 /// Which of our packages each may depend on, wherever it is; tests may use more.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("oncefs-toolbox", &[]),
     ("oncefs-transport", &[]),
     ("oncefs-compress", &[]),
@@ -19,8 +19,20 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("oncefs-engine", &["oncefs-dedup", "oncefs-toolbox"]),
     ("oncefs-fs", &["oncefs-engine"]),
     ("oncefs-fuse", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
-    ("oncefs", &["oncefs-fuse", "oncefs-fs", "oncefs-engine", "oncefs-estimate", "oncefs-plot", "oncefs-toolbox"]),
+    (
+        "oncefs",
+        &[
+            "oncefs-fuse",
+            "oncefs-fs",
+            "oncefs-engine",
+            "oncefs-estimate",
+            "oncefs-plot",
+            "oncefs-stream",
+            "oncefs-toolbox",
+        ],
+    ),
     ("oncefs-plot", &[]),
+    ("oncefs-stream", &[]),
     ("oncefs-sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("oncefs-explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
     ("oncefs-bench", &["oncefs-plot", "oncefs-sim", "oncefs-toolbox", "oncefs-transport"]),
@@ -31,7 +43,8 @@ const ARROWS: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates of others that only these packages may use.
-const KEPT_TO: [(&str, &[&str]); 2] = [("rocksdb", &["oncefs-engine"]), ("blake3", &["oncefs-engine"])];
+const KEPT_TO: [(&str, &[&str]); 2] =
+    [("rocksdb", &["oncefs-engine"]), ("blake3", &["oncefs-engine", "oncefs-stream"])];
 
 fn is_ours(name: &str) -> bool {
     name.starts_with("oncefs")

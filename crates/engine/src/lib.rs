@@ -83,6 +83,7 @@ pub use fsck::fix::Fixed;
 pub use fsck::lost_content::PartWithHoles;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
 pub use kv::{FilesFound, Salvaged};
+pub use layout::comparison::{Compared, ComparedRun, ComparedState};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};

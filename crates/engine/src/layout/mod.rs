@@ -1,5 +1,6 @@
 //! How files lie in the data area: shown, explained and defragmented.
 
+pub mod comparison;
 pub mod defrag;
 pub mod explain;
 pub mod fragmentation;

@@ -16,8 +16,8 @@ use crate::volume::salvage;
 use crate::volume::superblock_file;
 use crate::volume::unfinished::{self, Unfinished};
 use crate::{
-    BadBlock, BadPlace, Blocks, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained, FilesFound,
-    LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
+    BadBlock, BadPlace, Blocks, Compared, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained,
+    FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
     ScrubStatus, Store, VolumeSpec,
 };
 
@@ -215,6 +215,17 @@ impl Store {
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: the map, the block table or a hint cannot be read.
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
         self.volume.explainer.explain(map, from)
+    }
+
+    /// The blocks of a portion of a map from block `from` on, and which of them an older map has at the same place. Reads
+    /// no block.
+    ///
+    /// # Errors
+    ///
+    /// - [`crate::Error::MapDetached`]: one of the maps was detached.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: a map or the block table cannot be read.
+    pub fn compare(&self, map: MapId, older: Option<MapId>, from: Lbn) -> Result<Compared> {
+        self.volume.comparer.compare(map, older, from)
     }
 
     /// Some of the places in all files that refer to `blocks`, from `from` on.

@@ -13,6 +13,7 @@ use crate::damage::replicas::Replicas;
 use crate::damage::reports::DamageReports;
 use crate::damage::scrub::Scrubber;
 use crate::hints::levels::HintLevels;
+use crate::layout::comparison::Comparer;
 use crate::layout::defrag::portion::Defragmenter;
 use crate::layout::explain::Explainer;
 use crate::layout::referrers::ReferrerSearch;
@@ -102,6 +103,8 @@ pub struct Volume {
     pub referrer_search: Arc<ReferrerSearch>,
     /// Explains where the blocks of a file are, and why they are shared or not.
     pub explainer: Arc<Explainer>,
+    /// Compares files by where their blocks are.
+    pub comparer: Arc<Comparer>,
     /// Rewrites the short runs of files.
     pub defragmenter: Arc<Defragmenter>,
     /// Finds the files that bad blocks belong to, and moves them to replacements.
@@ -192,6 +195,7 @@ impl Volume {
             &range_parts,
         ));
         let referrer_search = Arc::new(ReferrerSearch::new(&base, &metadata));
+        let comparer = Arc::new(Comparer::new(&base, &metadata, &referrer_search));
         let explainer = Arc::new(Explainer::new(&base, &metadata, &file_policies, &extender, &referrer_search));
         let defragmenter = Arc::new(Defragmenter::new(
             &base,
@@ -293,6 +297,7 @@ impl Volume {
             range_changes,
             referrer_search,
             explainer,
+            comparer,
             defragmenter,
             affected_files,
             repairs,

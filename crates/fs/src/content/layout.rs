@@ -1,6 +1,8 @@
 //! The layout of a file in the data area: explaining it, and defragmenting it.
 
-use oncefs_engine::{BLOCK_BYTES, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run};
+use oncefs_engine::{
+    BLOCK_BYTES, Compared, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run,
+};
 
 use crate::{FileSystem, Ino, Result};
 
@@ -24,6 +26,19 @@ impl FileSystem {
             }
             Ok(explained)
         })
+    }
+
+    /// The blocks of a portion of a regular file that starts at block `from`, and which of them an older file has at the
+    /// same place; see [`oncefs_engine::Store::compare`].
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: an inode does not exist, or the older file was truncated meanwhile.
+    /// - `IsADirectory`, `Invalid`: an inode is not a regular file.
+    /// - `Engine`: metadata cannot be read or is damaged.
+    pub fn compare(&self, ino: Ino, older: Option<Ino>, from: Lbn) -> Result<Compared> {
+        let older = older.map(|older| self.inode(older)?.with_map(|map, _| Ok(map))).transpose()?;
+        self.inode(ino)?.with_map(|map, _| Ok(self.store.compare(map, older, from)?))
     }
 
     /// Defragments a portion of a regular file that starts at `options.from`; see [`oncefs_engine::Store::defrag`]. The

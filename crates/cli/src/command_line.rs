@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, report, revive,
-    scrub, stats, status, sync, top, tune, umount,
+    dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, receive, report,
+    revive, scrub, send, stats, status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -80,6 +80,10 @@ pub enum Command {
     Grow(grow::GrowArgs),
     /// Make, attach, resize and remove disks in a volume, for other file systems (experimental)
     Disk(disk::DiskArgs),
+    /// Write a directory to the standard output as a stream, in which each content occurs once (experimental)
+    Send(send::SendArgs),
+    /// Make a directory from a stream of oncefs send (experimental)
+    Receive(receive::ReceiveArgs),
     /// Make everything written to a mounted volume durable
     Sync(sync::SyncArgs),
     /// Mount volumes again whose daemon died, as fstab says
@@ -126,6 +130,8 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Explain(arguments) => explain::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
         Command::Disk(arguments) => disk::run(arguments)?,
+        Command::Send(arguments) => send::run(&arguments)?,
+        Command::Receive(arguments) => receive::run(&arguments)?,
         Command::Sync(arguments) => sync::run(arguments)?,
         Command::Revive(arguments) => revive::run(arguments)?,
         Command::Pages(arguments) => pages::run(&arguments, &Cli::command())?,

@@ -30,6 +30,7 @@ mod ranks;
 mod refused_writes;
 mod scrub;
 mod security;
+mod send;
 mod sharing;
 mod shutdown;
 mod sync_command;

@@ -14,6 +14,9 @@ pub struct About {
     pub program: String,
     /// Whether the volume was opened read-only.
     pub read_only: bool,
+    /// The volume's identity, in hexadecimal.
+    #[serde(default)]
+    pub volume_id: String,
     /// The options that it was mounted with, as a list for `-o`, without the log file.
     #[serde(default)]
     pub options: String,

@@ -86,6 +86,15 @@ pub enum Request {
         /// The first block of the portion.
         lbn: u64,
     },
+    /// The blocks of a portion of a file, compared with an older file: the engine's `Compared`.
+    Compare {
+        /// The file.
+        inode: u64,
+        /// The older file.
+        older: Option<u64>,
+        /// The first block of the portion.
+        lbn: u64,
+    },
     /// The places in files that refer to blocks, from a portion of all maps: the engine's `Referrers`.
     Referrers {
         /// First pbns and lengths, ascending and disjoint.

@@ -60,7 +60,7 @@ impl OpenVolume {
         let file_system = open_file_system(task, budget)?;
         let read_only = task.options.read_only();
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
-        let about = about(&task.options);
+        let about = about(&task.options, &file_system);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
         let (gauge, kernel_cache, is_shut_down) = (Arc::default(), OnceLock::new(), AtomicBool::new(false));
         let history = Mutex::new(if read_only { None } else { keep_history(task, &file_system) });
@@ -229,6 +229,9 @@ impl Handler for OpenVolume {
             Request::ScrubStatus => Ok(json!(store.scrub_status())),
             Request::Damage { places_max } => self.damage(*places_max, client),
             Request::Explain { inode, lbn } => to_json(self.file_system.explain(Ino(*inode), Lbn(*lbn))),
+            Request::Compare { inode, older, lbn } => {
+                to_json(self.file_system.compare(Ino(*inode), older.map(Ino), Lbn(*lbn)))
+            }
             Request::Referrers { blocks, from } => to_json(store.referrers(blocks, *from)),
             Request::FileNames { maps } => self.names(maps, client),
             Request::OpenForWriting { from } => Ok(json!(self.open_for_writing(Ino(*from)))),
@@ -253,10 +256,12 @@ fn keep_history(task: &Task, file_system: &FileSystem) -> Option<Historian> {
         .ok()
 }
 
-fn about(options: &MountOptions) -> About {
+fn about(options: &MountOptions, file_system: &FileSystem) -> About {
+    let id = u128::from_be_bytes(file_system.store().volume_id());
     About {
         program: env!("CARGO_PKG_VERSION").into(),
         read_only: options.read_only(),
+        volume_id: format!("{id:032x}"),
         options: options.to_list(),
         log_file: options.log_file.as_deref().map(Name::from),
     }

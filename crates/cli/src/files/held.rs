@@ -84,6 +84,12 @@ pub struct Held {
     file: File,
 }
 
+impl From<File> for Held {
+    fn from(file: File) -> Self {
+        Self { file }
+    }
+}
+
 impl Held {
     /// Holds the file at a path. Follows links on the way, but not one at the end.
     pub fn at(path: &Path) -> io::Result<Self> {
@@ -232,11 +238,16 @@ impl Held {
     }
 
     /// A path that leads to the held file, for calls that refuse O_PATH.
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    fn c_path(&self) -> CString {
+    /// The descriptor, for calls beside an entry of this directory.
+    pub(super) fn descriptor(&self) -> libc::c_int {
+        self.file.as_raw_fd()
+    }
+
+    pub(super) fn c_path(&self) -> CString {
         CString::new(self.path().into_os_string().as_bytes()).expect("digits and letters hold no zero")
     }
 }

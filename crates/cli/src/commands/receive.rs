@@ -1,0 +1,228 @@
+//! `oncefs receive`: makes a directory from a stream of `oncefs send`.
+
+mod file;
+mod state;
+mod tree;
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufReader, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use oncefs_stream::{Digest, Header, Name, Reader, Record};
+
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::files::held::Held;
+use crate::files::in_mount::InMount;
+use crate::names::shown;
+use crate::size::Size;
+use state::State;
+use tree::Tree;
+
+/// Bytes read at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Arguments of `receive`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads the stream from the standard input, and checks each part of it. DIR/NAME appears when all of the stream has
+arrived. What an interrupted receive has is kept below .oncefs/receive in the mount. To go on with it, send with the
+token that --token prints; --discard gives it up. Needs root. Experimental.
+
+Examples:
+  oncefs receive /backup home < home.stream
+  ssh host oncefs send /mnt/home | oncefs receive /backup home
+  oncefs receive /backup home --token         the token for oncefs send --resume
+  oncefs receive /backup home --discard       remove what an interrupted receive left")]
+pub struct ReceiveArgs {
+    /// A directory in a mount
+    pub dir: PathBuf,
+    /// Name of the new directory in it
+    pub name: OsString,
+    /// Print the token of an interrupted receive, and do nothing else
+    #[arg(long, conflicts_with = "discard")]
+    pub token: bool,
+    /// Remove what an interrupted receive has, and do nothing else
+    #[arg(long)]
+    pub discard: bool,
+    /// Make durable what has arrived after each SIZE of it: as much is sent again after a crash
+    #[arg(long, value_name = "SIZE", default_value = "256M")]
+    pub save_every: Size,
+}
+
+/// Where to receive.
+struct Target<'a> {
+    arguments: &'a ReceiveArgs,
+    dir: InMount,
+    daemon: Daemon,
+}
+
+/// Receives the stream on the standard input.
+pub fn run(arguments: &ReceiveArgs) -> Outcome {
+    if let Err(why) = Name::new(arguments.name.as_bytes()) {
+        let text = format!("{} cannot be the name of a directory: {why}", shown(&arguments.name));
+        return Err(Failure::new(exit::USAGE, text));
+    }
+    let dir = InMount::find(&arguments.dir, "give a directory in one")?;
+    let daemon = Daemon::of(&dir.mount)?;
+    let target = Target { arguments, dir, daemon };
+    let state = State::open(&target.dir, &arguments.name).or_fail_doing(exit::FAILED, target.failed())?;
+    if arguments.discard {
+        return state.remove().or_fail_doing(exit::FAILED, "cannot remove what was received");
+    }
+    let outcome = if arguments.token { target.say_token(&state) } else { target.receive(&state) };
+    if outcome.is_err() && matches!(state.token(), Ok(None)) {
+        // Nothing is there that could be continued, and the outcome says why.
+        let _ = state.remove();
+    }
+    outcome
+}
+
+impl Target<'_> {
+    fn path(&self) -> impl std::fmt::Display {
+        shown(&self.dir.path.join(&self.arguments.name))
+    }
+
+    fn failed(&self) -> String {
+        format!("cannot receive {}", self.path())
+    }
+
+    fn refuse<T>(&self, why: impl std::fmt::Display) -> Outcome<T> {
+        Err(Failure::new(exit::FAILED, format!("{}: {why}", self.failed())))
+    }
+
+    fn say_token(&self, state: &State) -> Outcome {
+        match state.token().or_fail_doing(exit::FAILED, "cannot read the token")? {
+            Some(token) => {
+                say!("{token}");
+                Ok(())
+            }
+            None => {
+                let text = format!("no receive of {} was interrupted, or nothing of it had arrived", self.path());
+                Err(Failure::new(exit::FAILED, text))
+            }
+        }
+    }
+
+    fn receive(&self, state: &State) -> Outcome {
+        if self.dir.held.status_of(&self.arguments.name).is_ok() {
+            return self.refuse("it exists");
+        }
+        if io::stdin().is_terminal() {
+            return self
+                .refuse("the standard input is a terminal: give a stream of oncefs send (oncefs receive --help)");
+        }
+        let input = io::stdin().as_fd().try_clone_to_owned().or_fail_doing(exit::FAILED, self.failed())?;
+        let input = BufReader::with_capacity(BUFFER_BYTES, std::fs::File::from(input));
+        let (reader, header) = Reader::begin(input).or_fail_doing(exit::FAILED, self.failed())?;
+        self.check_state(state, &header)?;
+        let older = header.older.as_ref().map(|older| self.older(older)).transpose()?;
+        let tree = state.tree(header.resumed.as_ref()).and_then(|top| Tree::new(top, older, header.resumed.clone()));
+        let mut tree = tree.or_fail_doing(exit::FAILED, self.failed())?;
+        let mut receiving = Receiving { target: self, state, header, reader, saved_bytes: 0 };
+        receiving.records(&mut tree)?;
+        receiving.finish(&tree)
+    }
+
+    /// Refuses a stream that does not continue what has arrived.
+    fn check_state(&self, state: &State, header: &Header) -> Outcome {
+        let saved = state.token().or_fail_doing(exit::FAILED, self.failed())?;
+        match (&header.resumed, saved) {
+            (None, None) => state.clear().or_fail_doing(exit::FAILED, self.failed()),
+            (None, Some(_)) => self.refuse(
+                "a part of it has arrived before: send the rest (oncefs send --resume, with the token that --token \
+                 prints), or give it up with --discard",
+            ),
+            (Some(_), None) => self.refuse("the stream is the rest of another one, of which nothing is here"),
+            (Some(position), Some(saved))
+                if saved.position == *position && saved.source == header.source && saved.older == header.older =>
+            {
+                Ok(())
+            }
+            (Some(_), Some(_)) => self.refuse(
+                "the stream does not go on where this one was interrupted: use the token that --token prints now",
+            ),
+        }
+    }
+
+    /// The older tree that the stream refers to.
+    fn older(&self, _identity: &Digest) -> Outcome<Held> {
+        self.refuse("the stream refers to an older tree, which is not supported yet")
+    }
+
+    /// Makes everything durable that has arrived.
+    fn sync(&self) -> Outcome {
+        self.daemon.write_back()?;
+        self.daemon.ask::<()>(Request::Commit)
+    }
+}
+
+/// A stream on its way in.
+struct Receiving<'a, In> {
+    target: &'a Target<'a>,
+    state: &'a State,
+    header: Header,
+    reader: Reader<In>,
+    /// Bytes of the stream that had arrived when the position was last saved.
+    saved_bytes: u64,
+}
+
+impl<In: io::Read> Receiving<'_, In> {
+    fn records(&mut self, tree: &mut Tree) -> Outcome {
+        loop {
+            let record = match self.reader.record() {
+                Ok(Record::End { .. }) => return Ok(()),
+                Ok(record) => record,
+                Err(e) => return Err(self.broken_off(tree, &e.to_string())),
+            };
+            if let Err(e) = tree.take(record) {
+                let text = format!("{}: {e}", shown(&tree.shown_path(Path::new(&self.target.arguments.name))));
+                return Err(self.broken_off(tree, &text));
+            }
+            if self.reader.bytes() - self.saved_bytes >= self.target.arguments.save_every.0 {
+                self.save(tree)?;
+            }
+        }
+    }
+
+    /// Saves how far the stream has arrived, so that it can go on there.
+    fn save(&mut self, tree: &Tree) -> Outcome<bool> {
+        self.saved_bytes = self.reader.bytes();
+        let Some(position) = tree.position() else { return Ok(false) };
+        self.target.sync()?;
+        let saved = self.state.save(&self.header, position);
+        saved.or_fail_doing(exit::FAILED, "cannot save how far the stream has arrived").map(|()| true)
+    }
+
+    fn broken_off(&mut self, tree: &Tree, why: &str) -> Failure {
+        let text = format!("{}: {why}", self.target.failed());
+        match self.save(tree) {
+            Ok(true) => {
+                let (dir, name) = (shown(&self.target.arguments.dir), shown(&self.target.arguments.name));
+                let rest = format!("what has arrived is kept: oncefs receive {dir} {name} --token");
+                Failure::new(exit::FAILED, format!("{text}; {rest} prints the token for oncefs send --resume"))
+            }
+            Ok(false) => Failure::new(exit::FAILED, text),
+            Err(failure) => Failure::new(exit::FAILED, format!("{text}; {}", failure.message)),
+        }
+    }
+
+    /// Gives the whole tree its name.
+    fn finish(&mut self, tree: &Tree) -> Outcome {
+        let target = self.target;
+        tree.mark(&self.header.source).or_fail_doing(exit::FAILED, target.failed())?;
+        target.sync()?;
+        let named = self.state.give_name(&target.dir.held, OsStr::new(&target.arguments.name));
+        named.or_fail_doing(exit::FAILED, target.failed())?;
+        self.state.remove().or_fail_doing(exit::FAILED, "cannot remove what is left of the receive")?;
+        target.daemon.ask::<()>(Request::Commit)?;
+        let totals = self.reader.totals();
+        let (data, shared) = (Size(totals.data_bytes), Size(totals.shared_bytes));
+        tell!("oncefs: received {} entries: {data} of contents, and {shared} again", totals.entries);
+        Ok(())
+    }
+}

@@ -1,0 +1,133 @@
+//! A file on its way in, and the files that contents are taken from.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+
+use oncefs_stream::{Attributes, BLOCK_BYTES, Partial, Source};
+
+use crate::files::attributes;
+use crate::files::held::Held;
+use crate::process::setup::check;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// A file that is being written.
+pub struct OpenFile {
+    file: File,
+    attributes: Attributes,
+    size: u64,
+    /// Everything before this byte has arrived.
+    arrived: u64,
+}
+
+impl OpenFile {
+    /// Begins a file, or goes on after its first `start` bytes.
+    pub fn begin(file: File, attributes: Attributes, size: u64, start: u64) -> io::Result<Self> {
+        if file.metadata()?.len() < start {
+            return Err(io::Error::other("the first part of it is not here"));
+        }
+        // What arrived behind the first part comes again.
+        file.set_len(start)?;
+        file.set_len(size)?;
+        Ok(Self { file, attributes, size, arrived: start })
+    }
+
+    /// Writes contents.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, at)?;
+        self.arrived = at + bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Takes contents from a file that has them. The volume stores them once.
+    pub fn share(&mut self, at: u64, length: u64, source: &File, source_at: u64) -> io::Result<()> {
+        if source.metadata()?.len().saturating_sub(source_at) < length {
+            return Err(io::Error::other("the stream takes contents from behind the end of a file"));
+        }
+        let (mut from, mut to) = (source_at as libc::loff_t, at as libc::loff_t);
+        let mut left = length;
+        while left > 0 {
+            let (source, target) = (source.as_raw_fd(), self.file.as_raw_fd());
+            let count = left.min(1 << 30) as usize;
+            // SAFETY: open descriptors, and two offsets that outlive the call.
+            let copied = unsafe { libc::copy_file_range(source, &raw mut from, target, &raw mut to, count, 0) };
+            match copied {
+                ..0 => return Err(io::Error::last_os_error()),
+                0 => return Err(io::Error::other("the file that contents are taken from was cut meanwhile")),
+                copied => left = left.saturating_sub(copied as u64),
+            }
+        }
+        self.arrived = at + length;
+        Ok(())
+    }
+
+    /// Reserves room.
+    pub fn reserve(&mut self, at: u64, length: u64) -> io::Result<()> {
+        let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
+        let (from, room) = (at.try_into().map_err(too_large)?, length.try_into().map_err(too_large)?);
+        // SAFETY: an open descriptor and plain numbers.
+        check(unsafe { libc::fallocate(self.file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, from, room) })?;
+        self.arrived = at + length;
+        Ok(())
+    }
+
+    /// Sets the attributes.
+    pub fn end(self) -> io::Result<()> {
+        attributes::set(&Held::from(self.file), &self.attributes)
+    }
+
+    /// What of it has arrived. None: nothing.
+    pub fn partial(&self) -> Option<Partial> {
+        let bytes = self.arrived.min(self.size) / BLOCK * BLOCK;
+        (bytes > 0).then_some(Partial { bytes, size: self.size, modified: self.attributes.modified })
+    }
+}
+
+/// The files that contents are taken from.
+pub struct Sources {
+    top: Held,
+    older: Option<Held>,
+    /// The one used last: contents that follow each other mostly come from one file.
+    last: Option<(Source, File)>,
+}
+
+impl Sources {
+    /// Files of this tree, and of the older one that the stream refers to.
+    pub fn new(top: Held, older: Option<Held>) -> Self {
+        Self { top, older, last: None }
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// There is no such regular file, or it is not what the stream says.
+    pub fn find(&mut self, source: &Source) -> io::Result<&File> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != source) {
+            self.last = Some((source.clone(), self.open(source)?));
+        }
+        self.last.as_ref().map(|(_, file)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn open(&self, source: &Source) -> io::Result<File> {
+        let (top, path) = match source {
+            Source::Here { path } => (Some(&self.top), path),
+            Source::Older { path, .. } => (self.older.as_ref(), path),
+        };
+        let top = top.ok_or_else(|| io::Error::other("the stream does not say which older tree it refers to"))?;
+        let held = top.below(path.names().iter().map(|name| OsStr::from_bytes(name.bytes())))?;
+        let about = held.about()?;
+        if !about.is_file() {
+            return Err(io::Error::other("the stream takes contents from what is not a file"));
+        }
+        if let Source::Older { size, modified, .. } = source
+            && (*size, *modified) != (about.len(), attributes::modified(&about))
+        {
+            return Err(io::Error::other("a file of the older tree was changed since it was received"));
+        }
+        held.open_unnoticed()
+    }
+}

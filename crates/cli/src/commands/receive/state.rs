@@ -1,0 +1,116 @@
+//! What has arrived of a tree: a folder below `.oncefs/receive`, which only root enters, until the tree has its name.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+
+use oncefs_stream::{Header, Position, Token, identity};
+
+use crate::files::held::Held;
+use crate::files::in_mount::InMount;
+use crate::files::private_folder;
+
+const FOLDER: &str = "receive";
+const TREE: &str = "tree";
+const POSITION: &str = "position";
+const NEW_POSITION: &str = "position.new";
+
+/// A token holds a path twice as long, in hexadecimal.
+const TOKEN_BYTES_MAX: u64 = (2 << 20) + 1024;
+
+/// The folder of one tree, locked against a second receive of it.
+pub struct State {
+    all: Held,
+    name: String,
+    folder: Held,
+    _lock: File,
+}
+
+impl State {
+    /// Opens the folder for `name` in `dir`; creates it.
+    ///
+    /// # Errors
+    /// WouldBlock: another process receives the same tree.
+    pub fn open(dir: &InMount, name: &OsStr) -> io::Result<Self> {
+        let all = private_folder::create(&dir.mount.dir, FOLDER)?;
+        let inode = dir.held.about()?.ino();
+        let folder_name = identity(&[&inode.to_le_bytes(), name.as_bytes()]).to_string();
+        match all.create_directory(OsStr::new(&folder_name)) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
+        }
+        let folder = all.below([OsStr::new(&folder_name)])?;
+        let lock = folder.open()?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { all, name: folder_name, folder, _lock: lock }),
+            Err(std::fs::TryLockError::WouldBlock) => {
+                Err(io::Error::new(io::ErrorKind::WouldBlock, "another process receives it"))
+            }
+            Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    /// The token of what has arrived. None: nothing that could be continued.
+    pub fn token(&self) -> io::Result<Option<Token>> {
+        if self.folder.status_of(OsStr::new(TREE)).is_err() {
+            return Ok(None);
+        }
+        let file = match self.folder.open_to_write(OsStr::new(POSITION)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened?,
+        };
+        let text = io::read_to_string(io::Read::take(file, TOKEN_BYTES_MAX))?;
+        text.trim_end().parse().map(Some).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    }
+
+    /// Removes what cannot be continued.
+    pub fn clear(&self) -> io::Result<()> {
+        for name in [TREE, NEW_POSITION, POSITION] {
+            match self.folder.remove_all(OsStr::new(name)) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything.
+    pub fn remove(&self) -> io::Result<()> {
+        // First the position: without it nothing is continued.
+        self.folder.remove_all(OsStr::new(POSITION)).or_else(|e| match e.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(e),
+        })?;
+        self.all.remove_all(OsStr::new(&self.name))
+    }
+
+    /// The top of the tree: an empty one, or what has arrived before.
+    pub fn tree(&self, resumed: Option<&Position>) -> io::Result<Held> {
+        if resumed.is_none() {
+            self.folder.create_directory(OsStr::new(TREE))?;
+        }
+        self.folder.below([OsStr::new(TREE)])
+    }
+
+    /// Saves how far the stream has arrived. Everything up to there must be durable.
+    pub fn save(&self, header: &Header, position: Position) -> io::Result<()> {
+        let token = Token { source: header.source, older: header.older, position };
+        match self.folder.remove_all(OsStr::new(NEW_POSITION)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = self.folder.create_file(OsStr::new(NEW_POSITION))?;
+        file.write_all(token.to_string().as_bytes())?;
+        file.sync_all()?;
+        self.folder.replace_entry(OsStr::new(NEW_POSITION), OsStr::new(POSITION))?;
+        self.folder.open()?.sync_all()
+    }
+
+    /// Moves the tree to its place.
+    pub fn give_name(&self, dir: &Held, name: &OsStr) -> io::Result<()> {
+        self.folder.move_entry(OsStr::new(TREE), dir, name)?;
+        dir.open()?.sync_all()
+    }
+}

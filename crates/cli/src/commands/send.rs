@@ -1,0 +1,108 @@
+//! `oncefs send`: writes a directory as a stream in which each content occurs once.
+
+mod body;
+mod outgoing;
+mod resume;
+mod tree;
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use clap::Args;
+use oncefs_stream::{Digest, Header, Key, Token, Writer, identity};
+
+use crate::control::answers::About;
+use crate::control::protocol::Request;
+use crate::control::target::Daemon;
+use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::files::in_mount::InMount;
+use crate::names::shown;
+use crate::size::Size;
+use outgoing::Outgoing;
+use tree::Sender;
+
+/// Bytes written at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// Arguments of `send`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes everything in the directory: names, owners, modes, times, extended attributes and access control lists, hard
+links, holes, devices. A block that occurs several times is written once. The stream is checked as oncefs receive reads
+it. Files that change meanwhile may be sent as they were at several moments. Other file systems mounted below are left
+out. Needs root. Experimental.
+
+Examples:
+  oncefs send /mnt/home > home.stream
+  oncefs send /mnt/home | ssh host oncefs receive /backup home
+  oncefs send /mnt/home --resume TOKEN | ssh host oncefs receive /backup home")]
+pub struct SendArgs {
+    /// A directory in a mount
+    pub path: PathBuf,
+    /// Go on with a stream that broke off: the token is that of oncefs receive DIR NAME --token
+    #[arg(long, value_name = "TOKEN")]
+    pub resume: Option<Token>,
+}
+
+/// Writes the stream to the standard output.
+pub fn run(arguments: &SendArgs) -> Outcome {
+    if io::stdout().is_terminal() {
+        let text = "the standard output is a terminal: write the stream to a file or a pipe (oncefs send --help)";
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    let top = directory(&arguments.path)?;
+    let daemon = Daemon::of(&top.mount)?;
+    daemon.write_back()?;
+    let header = header(arguments, &daemon, &top)?;
+    let failed = || format!("cannot send {}", shown(&arguments.path));
+    let out = stdout().or_fail_doing(exit::FAILED, failed())?;
+    let writer = Writer::begin(BufWriter::with_capacity(BUFFER_BYTES, out), &header);
+    let writer = writer.or_fail_doing(exit::FAILED, failed())?;
+    let (totals, bytes) = Sender::new(Outgoing::new(&daemon, &top, header, writer)).send()?;
+    let (data, shared, bytes) = (Size(totals.data_bytes), Size(totals.shared_bytes), Size(bytes));
+    tell!("oncefs: sent {} entries in {bytes}: {data} of contents, and {shared} again", totals.entries);
+    Ok(())
+}
+
+fn directory(path: &std::path::Path) -> Outcome<InMount> {
+    let found = InMount::find(path, "give a directory in one")?;
+    let about = found.held.about().or_fail_doing(exit::FAILED, shown(path))?;
+    match about.is_dir() {
+        true => Ok(found),
+        false => Err(Failure::new(exit::FAILED, format!("{} is not a directory: give one", shown(path)))),
+    }
+}
+
+fn header(arguments: &SendArgs, daemon: &Daemon, top: &InMount) -> Outcome<Header> {
+    let source = identity_of(daemon, top)?;
+    let resumed = match &arguments.resume {
+        None => None,
+        Some(token) if token.source == source && token.older.is_none() => Some(token.position.clone()),
+        Some(_) => {
+            let text = format!("the token is of another stream than that of {}", shown(&arguments.path));
+            return Err(Failure::new(exit::FAILED, text));
+        }
+    };
+    Ok(Header { key: random_key()?, source, older: None, resumed })
+}
+
+/// Tells a directory from every other one in any volume: no volume reuses an inode number.
+fn identity_of(daemon: &Daemon, top: &InMount) -> Outcome<Digest> {
+    let volume: About = daemon.ask(Request::Version)?;
+    let inode = top.held.about().or_fail_doing(exit::FAILED, shown(&top.path))?.ino();
+    Ok(identity(&[b"tree", volume.volume_id.as_bytes(), &inode.to_le_bytes()]))
+}
+
+fn random_key() -> Outcome<Key> {
+    let mut key = [0; 32];
+    let read = File::open("/dev/urandom").and_then(|mut random| random.read_exact(&mut key));
+    read.or_fail_doing(exit::FAILED, "cannot read /dev/urandom").map(|()| Key(key))
+}
+
+/// The standard output without a buffer of lines.
+fn stdout() -> io::Result<File> {
+    use std::os::fd::AsFd;
+    Ok(io::stdout().as_fd().try_clone_to_owned()?.into())
+}

@@ -1,0 +1,58 @@
+//! A stream on its way out, and the entry that is being sent.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use oncefs_stream::{Contents, Header, Record, TreePath, Writer};
+
+use crate::control::target::Daemon;
+use crate::failure::{Failure, Outcome, exit};
+use crate::files::in_mount::InMount;
+use crate::names::shown;
+
+/// The stream.
+pub struct Outgoing<'a> {
+    /// The daemon of the mount.
+    pub daemon: &'a Daemon,
+    /// The directory that is sent.
+    pub top: &'a InMount,
+    /// The header, which is written.
+    pub header: Header,
+    /// The records.
+    pub out: Writer<BufWriter<File>>,
+    /// Below the top: the entry that is being sent.
+    pub path: TreePath,
+    /// The contents that came before.
+    pub contents: Contents,
+}
+
+impl<'a> Outgoing<'a> {
+    /// A stream with its header.
+    pub fn new(daemon: &'a Daemon, top: &'a InMount, header: Header, out: Writer<BufWriter<File>>) -> Self {
+        Self { daemon, top, header, out, path: TreePath::default(), contents: Contents::default() }
+    }
+
+    /// Writes a record.
+    pub fn record(&mut self, record: &Record) -> Outcome {
+        let written = self.out.record(record);
+        written.map_err(|e| match e.kind() {
+            io::ErrorKind::InvalidData => self.failed(&e),
+            _ => Failure::new(exit::FAILED, format!("cannot write the stream: {e}")),
+        })
+    }
+
+    /// The failure of the entry that is being sent.
+    pub fn failed(&self, error: &io::Error) -> Failure {
+        Failure::new(exit::FAILED, format!("cannot send {}: {error}", shown(&self.shown_path())))
+    }
+
+    /// The path of the entry that is being sent, for messages.
+    pub fn shown_path(&self) -> PathBuf {
+        let mut path = self.top.path.clone();
+        path.extend(self.path.names().iter().map(|name| OsStr::from_bytes(name.bytes())));
+        path
+    }
+}

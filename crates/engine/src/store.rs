@@ -25,6 +25,7 @@ use crate::{
     Totals, VolumeSpec, WriteMode,
 };
 
+mod clones;
 mod identity;
 mod policies;
 mod ranges;
@@ -65,6 +66,8 @@ pub struct Store {
     path: PathBuf,
     threads: Mutex<Option<Threads>>,
     is_closed: AtomicBool,
+    /// Whether the superblock refuses versions of oncefs that do not know lazy clones.
+    allows_clones: Mutex<bool>,
     /// Facts that `tune` cannot change, for reports.
     facts: BTreeMap<String, String>,
     /// The volume's lock and parts. Dropped last, because until then `volume` has the record store open, which only one
@@ -165,6 +168,7 @@ impl Store {
             path,
             threads: Mutex::new(LockRank::Thread, threads),
             is_closed: AtomicBool::new(false),
+            allows_clones: Mutex::new(LockRank::Tuning, superblock.has_clones),
             facts: facts(options, superblock.profile),
             hold: Some(opened.hold),
         }))

@@ -19,6 +19,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("reuse", reuse()),
         ("stale-hints", stale_hints()),
         ("clone", clone()),
+        ("lazy-clone", lazy_clone()),
         ("ride-in-the-log", ride_in_the_log()),
         ("log-wraps", log_wraps()),
         ("records-in-batches", records_in_batches()),
@@ -217,6 +218,37 @@ fn clone() -> Vec<Operation> {
         Copy(("copy", 0), ("copy", 300 << 10), 40_000),
         Commit,
         Background(BackgroundStep::Checkpoint),
+    ]
+}
+
+/// Clones that take leaves before either file changes, in the background, and never; with marks out of order.
+fn lazy_clone() -> Vec<Operation> {
+    vec![
+        Write("A/foo", 0, Content::from(20_000, 8 * BLOCK)),
+        Write("A/foo", MIB, Content::from(21_000, 8 * BLOCK)),
+        Write("A/foo", 2 * MIB, Content::from(22_000, 8 * BLOCK)),
+        Commit,
+        CloneFile("A/foo", "one"),
+        CloneFile("one", "two"),
+        Write("A/foo", 2 * MIB, Content::from(23_000, BLOCK)),
+        Commit,
+        Truncate("one", MIB + 100),
+        Background(BackgroundStep::Checkpoint),
+        CloneFile("A/foo", "three"),
+        Unlink("A/foo"),
+        Close,
+        Exhaust(BackgroundStep::Reclaim),
+        Commit,
+        Exhaust(BackgroundStep::TakeLeaves),
+        Commit,
+        CloneFile("three", "four"),
+        Unlink("four"),
+        Close,
+        Exhaust(BackgroundStep::Reclaim),
+        Exhaust(BackgroundStep::TakeLeaves),
+        Background(BackgroundStep::Checkpoint),
+        Write("three", 5000, Content::from(24_000, 6000)),
+        Commit,
     ]
 }
 

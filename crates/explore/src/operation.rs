@@ -83,6 +83,8 @@ pub enum Operation {
     Allocate(Path, u64, u64, AllocateMode),
     /// copy_file_range: source and offset, target and offset, length.
     Copy((Path, u64), (Path, u64), u64),
+    /// Clones a file lazily: source, new file.
+    CloneFile(Path, Path),
     /// Reads a file to the end, and publishes the noted reads of all files.
     Read(Path),
     /// As `Read`, in requests for single blocks that are not in sequence.

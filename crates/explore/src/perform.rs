@@ -82,6 +82,7 @@ impl Operation {
             Self::Close => close(live),
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
+            Self::CloneFile(source, path) => clone_file(live, source, path),
             Self::Read(path) => read(live, path),
             Self::ReadApart(path) => read_apart(live, path),
             Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
@@ -273,6 +274,17 @@ fn change_range(live: &mut Live, operation: Operation) -> Result<(), String> {
     }
 }
 
+fn clone_file(live: &mut Live, source: Path, path: Path) -> Result<(), String> {
+    let (Some(source), Some((parent, name))) = (live.find(source), live.split(path)) else { return Ok(()) };
+    match live.file_system.clone_file(source, parent, name, &ROOT) {
+        Err(Error::NoSpace) => Ok(()),
+        made => {
+            let ino = made.as_ref().ok().map(|attributes| attributes.ino);
+            agree((made.map(drop), live.model.reference.clone_file(source, parent, name, ino)))
+        }
+    }
+}
+
 fn read(live: &mut Live, path: Path) -> Result<(), String> {
     let Some(ino) = live.find(path) else { return Ok(()) };
     let handle = live.file_system.opened(ino);
@@ -360,6 +372,7 @@ fn doing(operation: &Operation) -> Doing {
         Operation::Background(step) | Operation::Exhaust(step) => match step {
             BackgroundStep::Checkpoint | BackgroundStep::CatchUpRecords => Doing::Checkpoint,
             BackgroundStep::Reclaim => Doing::Reclaim,
+            BackgroundStep::TakeLeaves => Doing::TakeLeaves,
             BackgroundStep::Release => Doing::Release,
             BackgroundStep::Punch => Doing::Punch,
             BackgroundStep::FillHints => Doing::FillHints,

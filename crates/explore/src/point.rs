@@ -44,6 +44,8 @@ pub enum Doing {
     SaveSkipped,
     /// Frees deleted files.
     Reclaim,
+    /// Takes leaves of a clone.
+    TakeLeaves,
     /// Gives freed space back.
     Punch,
     /// Closes a volume.
@@ -68,6 +70,7 @@ impl Doing {
             Doing::Scrub => "scrub",
             Doing::SaveSkipped => "save skipped",
             Doing::Reclaim => "reclaim",
+            Doing::TakeLeaves => "take leaves",
             Doing::Punch => "punch",
             Doing::Leave => "leave",
         }

@@ -99,7 +99,9 @@ fn attribute(random: &mut Random) -> Operation {
 }
 
 fn background(random: &mut Random) -> Operation {
-    match random.below(26) {
+    match random.below(28) {
+        26 => CloneFile(random.pick(&FILES), random.pick(&FILES)),
+        27 => Background(BackgroundStep::TakeLeaves),
         23 | 24 => Background(BackgroundStep::Rank),
         25 => ReadApart(random.pick(&FILES)),
         20 => Scrub,

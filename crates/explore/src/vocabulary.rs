@@ -79,6 +79,14 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
         ("zero-range", vec![Allocate("A/bar", 2000, 14_000, AllocateMode::ZeroRange { keep_size: true })]),
         ("fallocate", vec![Allocate("A/foo", 30 * KIB, 64 * KIB, AllocateMode::Reserve { keep_size: false })]),
         ("clone", vec![Copy(("A/foo", 0), ("B/foo", 16 * KIB), 24 * KIB)]),
+        (
+            "lazy-clone",
+            vec![
+                CloneFile("A/foo", "B/clone"),
+                Write("A/foo", 4 * KIB, Content::from(2500, BLOCK)),
+                Exhaust(BackgroundStep::TakeLeaves),
+            ],
+        ),
         ("copy-range", vec![Copy(("B/foo", 1000), ("A/bar", 3000), 12_000)]),
         ("read", vec![Read("A/bar")]),
         ("setxattr", vec![SetXattr("A/foo", "user.new", 300)]),

@@ -17,7 +17,7 @@ use oncefs_toolbox::counts::{gate_or_drill, seed};
 const STATES: (u64, u64) = (20_000, 100_000);
 
 /// Crash points that the drill must keep when code or workloads change.
-const POINTS: [&str; 69] = [
+const POINTS: [&str; 70] = [
     "receive: change, begins",
     "place: change, data written",
     "map: change, published",
@@ -75,6 +75,7 @@ const POINTS: [&str; 69] = [
     "revisit: save skipped, published",
     "revisit: reclaim, begins",
     "revisit: reclaim, published",
+    "revisit: take leaves, published",
     "revisit: punch, data punched",
     "revisit: punch, published",
     "revisit: leave, data written",
@@ -133,6 +134,12 @@ fn a_checkpoint_of_several_batches_is_there_whole_or_not_at_all() {
 #[test]
 fn a_deleted_file_is_freed_wherever_its_reclaim_is_cut() {
     survive(&["one-level/interrupted:directed:reclaim-in-portions"]);
+}
+
+#[test]
+fn a_lazy_clone_is_whole_or_absent_wherever_it_and_what_it_takes_later_are_cut() {
+    survive(&["one-level/lazy-clone,commit", "one-level/directed:lazy-clone"]);
+    survive(&["one-level/interrupted:directed:lazy-clone"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
 mod attack;
+mod clones;
 mod common;
 mod crowding;
 mod faults;

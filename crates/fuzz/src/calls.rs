@@ -121,7 +121,9 @@ impl Run {
             8..14 => self.write(input),
             14 | 15 => self.read(input),
             16 | 17 => self.fallocate(input),
-            18 | 19 => self.copy(input),
+            18 => self.copy(input),
+            19 if input.one_in(2) => self.clone_file(input),
+            19 => self.copy(input),
             20 if input.one_in(4) => self.set_flags(input),
             20 | 21 => self.set_attributes(input),
             22 | 23 => self.xattr(input),
@@ -289,6 +291,16 @@ impl Run {
         if let Some((real, model)) = self.agree(real, model) {
             assert_eq!(real, model, "{}", self.place());
         }
+    }
+
+    fn clone_file(&mut self, input: &mut Input<'_>) {
+        let (source, parent) = (self.node_of(FileKind::Regular, input), self.node_of(FileKind::Directory, input));
+        let name = input.pick(&NAMES);
+        self.last = format!("clone {} as {name:?} in {}", source.0, parent.0);
+        let made = self.fs().clone_file(source, parent, name, &ROOT);
+        let ino = made.as_ref().ok().map(|attributes| attributes.ino);
+        let model = self.model.clone_file(source, parent, name, ino);
+        self.agree(made, model);
     }
 
     fn set_attributes(&mut self, input: &mut Input<'_>) {

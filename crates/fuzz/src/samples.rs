@@ -38,8 +38,15 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     }
     let volume_id = VOLUME_ID;
     let data = DataPlace::Device("/dev/loop0".into());
-    let superblock =
-        Superblock { volume_id, secret: [9; 32], log_bytes: 64 << 20, data, profile: Profile::Edge, copies: None };
+    let superblock = Superblock {
+        volume_id,
+        secret: [9; 32],
+        log_bytes: 64 << 20,
+        data,
+        profile: Profile::Edge,
+        copies: None,
+        has_clones: false,
+    };
     found.push(("superblock", superblock.encode().expect("the path is short").to_vec()));
     found.push(("label", label::encode(volume_id).to_vec()));
     found.push(("hint page", hint_page()));

@@ -82,11 +82,20 @@ fn run_checkpointer(volume: &Volume) {
 }
 
 fn run_reclaimer(volume: &Volume) {
+    let mut takes_leaves = false;
     while !volume.base.signals.is_stopped() {
-        if let Some(map) = volume.base.signals.next_detached(IDLE_TICK) {
+        let patience = if takes_leaves { Duration::ZERO } else { IDLE_TICK };
+        if let Some(map) = volume.base.signals.next_detached(patience) {
             if let Err(error) = volume.reclaimer.reclaim(map) {
                 volume.base.health.tell("the blocks of a deleted file are not freed before the next mount", &error);
             }
+            continue;
+        }
+        takes_leaves = volume.lazy_clones.step().unwrap_or_else(|error| {
+            volume.base.health.tell("leaves of a clone are not taken before the next mount", &error);
+            false
+        });
+        if takes_leaves {
             continue;
         }
         let is_quiet = || volume.groups.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);

@@ -141,6 +141,19 @@ impl ExtentLeaf {
         }
     }
 
+    /// The leaf of a clone of its map: reserved space becomes a hole. None: there is none.
+    pub fn without_reserved(&self) -> Option<Self> {
+        let is_data = |extent: &Extent| extent.target != Target::Reserved;
+        let extents: Vec<Extent> = self.extents.iter().copied().filter(is_data).collect();
+        (extents.len() < self.extents.len()).then_some(Self { extents })
+    }
+
+    /// Number of reserved blocks.
+    pub fn reserved_blocks(&self) -> u64 {
+        let reserved = self.extents.iter().filter(|extent| extent.target == Target::Reserved);
+        reserved.map(|extent| u64::from(extent.blocks)).sum()
+    }
+
     /// Number of blocks that are data or reserved.
     pub fn mapped_blocks(&self) -> u64 {
         self.extents.iter().map(|extent| u64::from(extent.blocks)).sum()

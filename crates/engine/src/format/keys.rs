@@ -14,6 +14,8 @@ const REPLICA: u8 = 0x06;
 const SCRUB: u8 = 0x07;
 const FILE_POLICY: u8 = 0x08;
 const DEVICE: u8 = 0x09;
+const PENDING_CLONE: u8 = 0x0A;
+const TAKEN_LEAF: u8 = 0x0B;
 /// Regions per record of free counts.
 const ADVICE_REGIONS: usize = 512;
 
@@ -91,8 +93,8 @@ pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
 pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
         Some(&(CHECKPOINT | SCRUB | DEVICE)) => key.len() == 1,
-        Some(&LEAF) => key.len() == 17,
-        Some(&(DETACHED | ADVICE | BAD | REPLICA | FILE_POLICY)) => key.len() == 9,
+        Some(&(LEAF | TAKEN_LEAF)) => key.len() == 17,
+        Some(&(DETACHED | ADVICE | BAD | REPLICA | FILE_POLICY | PENDING_CLONE)) => key.len() == 9,
         _ => false,
     }
 }
@@ -160,6 +162,39 @@ pub fn all_file_policies() -> (Vec<u8>, Vec<u8>) {
     (vec![FILE_POLICY], vec![FILE_POLICY + 1])
 }
 
+/// Key of the record of a pending clone, by the map that takes.
+pub fn pending_clone(target: MapId) -> Vec<u8> {
+    numbered(PENDING_CLONE, &[target.0])
+}
+
+/// Decodes the map that takes.
+pub fn parse_pending_clone(key: &[u8]) -> Option<MapId> {
+    let rest: &[u8; 8] = key.strip_prefix(&[PENDING_CLONE])?.try_into().ok()?;
+    Some(MapId(u64_be(rest)))
+}
+
+/// Bounds of all pending clones' keys.
+pub fn all_pending_clones() -> (Vec<u8>, Vec<u8>) {
+    (vec![PENDING_CLONE], vec![PENDING_CLONE + 1])
+}
+
+/// Key of the mark of a leaf that a pending clone took out of order.
+pub fn taken_leaf(key: LeafKey) -> Vec<u8> {
+    numbered(TAKEN_LEAF, &[key.map.0, key.leaf])
+}
+
+/// Decodes such a mark's leaf.
+pub fn parse_taken_leaf(key: &[u8]) -> Option<LeafKey> {
+    let rest: &[u8; 16] = key.strip_prefix(&[TAKEN_LEAF])?.try_into().ok()?;
+    let (map, leaf) = rest.split_at(8);
+    Some(LeafKey { map: MapId(u64_be(map)), leaf: u64_be(leaf) })
+}
+
+/// Bounds of all such marks.
+pub fn all_taken_leaves() -> (Vec<u8>, Vec<u8>) {
+    (vec![TAKEN_LEAF], vec![TAKEN_LEAF + 1])
+}
+
 fn numbered(kind: u8, numbers: &[u64]) -> Vec<u8> {
     let mut key = vec![kind];
     for number in numbers {
@@ -208,6 +243,10 @@ mod tests {
         assert_eq!(scrub(), [7]);
         assert_eq!(file_policy(MapId(0x0102)), [8, 0, 0, 0, 0, 0, 0, 1, 2]);
         assert_eq!(parse_file_policy(&file_policy(MapId(7))), Some(MapId(7)));
+        assert_eq!(pending_clone(MapId(0x0102)), [10, 0, 0, 0, 0, 0, 0, 1, 2]);
+        assert_eq!(parse_pending_clone(&pending_clone(MapId(7))), Some(MapId(7)));
+        assert_eq!(taken_leaf(key), [11, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 3]);
+        assert_eq!(parse_taken_leaf(&taken_leaf(key)), Some(key));
     }
 
     #[test]
@@ -219,7 +258,8 @@ mod tests {
             assert!(!is_known(key), "{key:?}");
         }
         let [of_leaf, of_map] = [leaf(LeafKey { map: MapId(1), leaf: 2 }), file_policy(MapId(4))];
-        let known = [checkpoint(), of_leaf, detached(MapId(3)), advice(&[1])[0].0.clone(), of_map];
+        let [of_clone, mark] = [pending_clone(MapId(5)), taken_leaf(LeafKey { map: MapId(5), leaf: 6 })];
+        let known = [checkpoint(), of_leaf, detached(MapId(3)), advice(&[1])[0].0.clone(), of_map, of_clone, mark];
         assert!(known.iter().all(|key| is_known(key)));
     }
 }

@@ -17,6 +17,7 @@ pub mod keys;
 pub mod label;
 pub mod ops;
 pub mod page;
+pub mod pending_clone;
 pub mod record;
 pub mod record_list;
 pub mod superblock;
@@ -24,8 +25,10 @@ pub mod varint;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Format version of the whole volume.
-pub const VERSION: u32 = 1;
+/// Newest format version of a whole volume: it has, or had, lazy clones.
+pub const VERSION: u32 = 2;
+/// Format version of a volume that never had lazy clones.
+pub const VERSION_WITHOUT_CLONES: u32 = 1;
 
 /// Checksum of structured bytes. The seed differs by structure, so that one structure in the place of another is
 /// detected.

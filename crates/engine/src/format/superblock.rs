@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{VERSION, at, checksum};
+use super::{VERSION, VERSION_WITHOUT_CLONES, at, checksum};
 use crate::{Copies, DataPlace, Error, Profile, Result};
 
 /// Size of the superblock in bytes.
@@ -37,15 +37,17 @@ pub struct Superblock {
     pub profile: Profile,
     /// How many copies are kept of the structures that all files depend on. None: as many as the profile says.
     pub copies: Option<Copies>,
+    /// Whether there may be lazy clones, which earlier versions of oncefs would take for empty maps.
+    pub has_clones: bool,
 }
 
 /// Leaves out the secret, which no message may show.
 impl fmt::Debug for Superblock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { volume_id, secret: _, log_bytes, data, profile, copies } = self;
+        let Self { volume_id, secret: _, log_bytes, data, profile, copies, has_clones } = self;
         let mut shown = f.debug_struct("Superblock");
         shown.field("volume_id", volume_id).field("log_bytes", log_bytes).field("data", data).field("profile", profile);
-        shown.field("copies", copies);
+        shown.field("copies", copies).field("has_clones", has_clones);
         shown.finish_non_exhaustive()
     }
 }
@@ -59,7 +61,8 @@ impl Superblock {
     pub fn encode(&self) -> Result<[u8; BYTES]> {
         let mut bytes = [0; BYTES];
         bytes[..VERSION_AT].copy_from_slice(MAGIC);
-        bytes[VERSION_AT..PROFILE_AT].copy_from_slice(&VERSION.to_le_bytes());
+        let version = if self.has_clones { VERSION } else { VERSION_WITHOUT_CLONES };
+        bytes[VERSION_AT..PROFILE_AT].copy_from_slice(&version.to_le_bytes());
         bytes[PROFILE_AT..ID_AT].copy_from_slice(&self.profile.number().to_le_bytes());
         bytes[ID_AT..SECRET_AT].copy_from_slice(&self.volume_id);
         bytes[SECRET_AT..LOG_BYTES_AT].copy_from_slice(&self.secret);
@@ -112,6 +115,7 @@ impl Superblock {
             data: place(&bytes[PATH_AT..PATH_AT + path_len]),
             profile,
             copies: Copies::from_number(bytes[COPIES_AT]),
+            has_clones: version > VERSION_WITHOUT_CLONES,
         })
     }
 }
@@ -136,6 +140,7 @@ mod tests {
             data: DataPlace::Device("/dev/loop0".into()),
             profile: Profile::Lrlfs,
             copies: Some(Copies::Two),
+            has_clones: false,
         }
     }
 
@@ -152,6 +157,10 @@ mod tests {
         assert_eq!(bytes[72..82], [0, 0, 0, 4, 0, 0, 0, 0, 10, 0]);
         assert_eq!(&bytes[82..92], b"/dev/loop0");
         assert_eq!(Superblock::decode(&bytes, "v").unwrap(), sample());
+        let cloned = Superblock { has_clones: true, ..sample() };
+        let bytes = cloned.encode().unwrap();
+        assert_eq!(bytes[16..20], [2, 0, 0, 0]);
+        assert_eq!(Superblock::decode(&bytes, "v").unwrap(), cloned);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::fsck::check::{CheckReport, LeafRecord, Progress};
 use crate::fsck::fix::Fixed;
 use crate::fsck::parts::checker;
 use crate::fsck::parts::fixer;
-use crate::{Blocks, Lbn, MapId, Pbn, Result, Store};
+use crate::{Blocks, Error, Lbn, MapId, Pbn, Result, Store};
 
 impl Store {
     /// Calls `visit` for every map that has blocks and is not detached, in the order of ids, with the number of its
@@ -24,10 +24,27 @@ impl Store {
         // Read from their records, because memory also has the ids of maps whose blocks are all freed, or appear to be.
         let detached: HashSet<MapId> = self.volume.metadata.detached_maps()?.into_iter().collect();
         let mut current: Option<(MapId, Option<u64>)> = None;
-        let mut finish = |done: Option<(MapId, Option<u64>)>| {
-            if let Some((map, blocks)) = done.filter(|(map, _)| !detached.contains(map)) {
+        let mut visit = |map: MapId, blocks: Option<u64>| {
+            if !detached.contains(&map) {
                 visit(map, blocks.map(Blocks));
             }
+        };
+        // Their own records are not all that they have.
+        let mut clones = self.volume.base.state.lock().clones.incomplete().into_iter().peekable();
+        let mut finish = |done: Option<(MapId, Option<u64>)>| -> Result<()> {
+            while let Some(clone) = clones.next_if(|clone| done.is_none_or(|(map, _)| *clone <= map)) {
+                match self.mapped_blocks(clone) {
+                    Ok(Blocks(0)) => {}
+                    Ok(blocks) => visit(clone, Some(blocks.0)),
+                    Err(Error::Corrupt { .. }) => visit(clone, None),
+                    Err(error) => return Err(error),
+                }
+                if done.is_some_and(|(map, _)| map == clone) {
+                    return Ok(());
+                }
+            }
+            done.into_iter().for_each(|(map, blocks)| visit(map, blocks));
+            Ok(())
         };
         checker(&self.volume).for_each_leaf_record(&mut |record| {
             let (map, blocks) = match record {
@@ -37,12 +54,19 @@ impl Store {
             };
             match &mut current {
                 Some((same, sum)) if *same == map => *sum = sum.zip(blocks).map(|(a, b)| a + b),
-                _ => finish(current.replace((map, blocks))),
+                _ => {
+                    let done = current.replace((map, blocks));
+                    if done.is_some() {
+                        finish(done)?;
+                    }
+                }
             }
             Ok(())
         })?;
-        finish(current);
-        Ok(())
+        if current.is_some() {
+            finish(current)?;
+        }
+        finish(None)
     }
 
     /// Checks every invariant across the engine's structures, and with `read_data` every live block against its tag.

@@ -4,7 +4,8 @@
 //! and from records. (3) The totals equal the table and the maps, and never promise more than the data area has. (4) No
 //! live block is free in the allocator. (5) When data is read: every live block's content has the tag in the table,
 //! except for blocks known to be bad. (6) Every page of the table and every leaf can be decoded, and no page is newer
-//! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form.
+//! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form. (9) A pending clone has a younger id than
+//! its source, both were handed out, and its marks lie within the leaves that it may lack.
 //!
 //! An audit reads all maps once, then the block table once, then the live blocks of the data area once. The references
 //! are sorted in between (`sort.rs`). So its memory is bounded whatever the size of the volume, and proportional to the
@@ -28,6 +29,7 @@ use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::extent_leaf::{Extent, ExtentLeaf, Target};
 use crate::format::keys::{self, LeafKey};
+use crate::format::pending_clone::PendingClone;
 use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
@@ -327,13 +329,14 @@ impl Audit<'_> {
         Ok(())
     }
 
-    /// (8), except for leaves, which were all visited already.
+    /// (8), except for leaves, which were all visited already, and (9).
     fn records(&mut self) -> Result<()> {
         for (mut from, to) in keys::all_but_leaves() {
             loop {
                 let records = self.checker.metadata.scan(&from, &to, PORTION)?;
                 let unknown = records.iter().filter(|(key, _)| !keys::is_known(key));
                 unknown.for_each(|(key, _)| self.report.note(Fault::Key { key: key.clone() }));
+                records.iter().for_each(|(key, value)| self.clone_record(key, value));
                 match records.last() {
                     Some((key, _)) if records.len() == PORTION => from = [key, &[0][..]].concat(),
                     _ => break,
@@ -341,6 +344,21 @@ impl Audit<'_> {
             }
         }
         Ok(())
+    }
+
+    /// (9)
+    fn clone_record(&mut self, key: &[u8], value: &[u8]) {
+        let next = self.checker.maps.next_id();
+        if let Some(map) = keys::parse_pending_clone(key) {
+            if map >= next || PendingClone::decode(map, value).is_none() {
+                self.report.note(Fault::Clone { key: key.to_vec(), map: Some(map) });
+            }
+        } else if let Some(mark) = keys::parse_taken_leaf(key) {
+            let record = self.checker.state.lock().clones.record(mark.map);
+            if record.is_none_or(|record| mark.leaf < record.next) {
+                self.report.note(Fault::Clone { key: key.to_vec(), map: None });
+            }
+        }
     }
 
     /// (3). Damaged parts may account for an excess of a sum.

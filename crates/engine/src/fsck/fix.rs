@@ -164,7 +164,7 @@ impl Fixer {
                 self.state.lock().group.touch(Instant::now());
                 Ok(())
             }
-            Fault::Key { key } => {
+            Fault::Key { key } | Fault::Clone { key, .. } => {
                 let mut state = self.state.lock();
                 state.group.touch(Instant::now());
                 state.records.put(key.clone(), None);

@@ -21,6 +21,7 @@ use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::hash::Hasher;
+use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Blocks, MapId, Pbn, Result, Store, Tag};
@@ -70,6 +71,7 @@ impl Store {
             &self.volume.metadata,
             &self.volume.free_blocks,
             &self.volume.change_room,
+            &self.volume.lazy_clones,
             &self.volume.publisher,
         )
         .lose_holes(LeafKey { map, leaf: part }, blocks_of_part(part, blocks))
@@ -93,6 +95,7 @@ pub struct LostContent {
     metadata: Arc<Metadata>,
     free_blocks: Arc<FreeBlocks>,
     change_room: Arc<ChangeRoom>,
+    lazy_clones: Arc<LazyClones>,
     publisher: Arc<Publisher>,
 }
 
@@ -103,6 +106,7 @@ impl LostContent {
         metadata: &Arc<Metadata>,
         free_blocks: &Arc<FreeBlocks>,
         change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
         publisher: &Arc<Publisher>,
     ) -> Self {
         Self {
@@ -112,6 +116,7 @@ impl LostContent {
             metadata: metadata.clone(),
             free_blocks: free_blocks.clone(),
             change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
             publisher: publisher.clone(),
         }
     }
@@ -120,6 +125,7 @@ impl LostContent {
 impl LostContent {
     fn lose_holes(&self, key: LeafKey, len: u16) -> Result<()> {
         let _map = self.maps.lock(key.map).write();
+        self.lazy_clones.own(key.map, [key.leaf])?;
         let mut edit = MapEdit::new(&self.metadata, key.map);
         let holes = edit.look(key, 0, len)?.into_iter().filter(is_hole).flat_map(|hole| hole.first..hole.end());
         let holes: Vec<u16> = holes.collect();

@@ -31,6 +31,7 @@ use crate::format::checkpoint::Checkpoint;
 use crate::format::extent_leaf::ExtentLeaf;
 use crate::format::file_policy;
 use crate::format::keys;
+use crate::format::pending_clone::PendingClone;
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};
 
@@ -320,6 +321,9 @@ fn proves_itself(key: &[u8], value: &[u8], is_record: IsRecord<'_>) -> bool {
     }
     if let Some(map) = keys::parse_file_policy(key) {
         return file_policy::decode(map, value).is_some();
+    }
+    if let Some(target) = keys::parse_pending_clone(key) {
+        return PendingClone::decode(target, value).is_some();
     }
     !keys::is_known(key) && is_record(key, value)
 }

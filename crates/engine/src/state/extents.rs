@@ -40,8 +40,25 @@ impl Metadata {
         })
     }
 
-    /// Leaves of a map that may hold something, from number `from` on, in order, at most `limit`.
+    /// Leaves of a map that may hold something, from number `from` on, in order, at most `limit`. Those that a pending
+    /// clone lacks are its source's.
     pub fn stored_leaves(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
+        let sources = self.state.lock().clones.sources(map);
+        let mut leaves = Vec::new();
+        // The last source first: a leaf that a clone takes meanwhile is seen in one of the two.
+        for (source, within) in sources.into_iter().rev() {
+            let stored = self.own_leaves(source, from.max(within.start), limit)?;
+            leaves.extend(stored.into_iter().filter(|leaf| *leaf < within.end));
+        }
+        leaves.extend(self.own_leaves(map, from, limit)?);
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves.truncate(limit);
+        Ok(leaves)
+    }
+
+    /// The same, without those that a pending clone lacks.
+    fn own_leaves(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
         let mut leaves = self.state.lock().leaves.in_memory(map, from, limit);
         let bounds = (keys::leaf(LeafKey { map, leaf: from }), keys::leaf(LeafKey { map: MapId(map.0 + 1), leaf: 0 }));
         let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;

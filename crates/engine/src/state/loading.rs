@@ -52,24 +52,33 @@ impl Metadata {
 
 impl Metadata {
     /// The leaf of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
-    /// leaf at some moment of the call.
+    /// leaf at some moment of the call. A pending clone reads the leaves that it lacks in its source. Memory keeps them
+    /// as the source's alone.
     pub fn leaf(&self, key: LeafKey) -> Result<Arc<ExtentLeaf>> {
+        let seen = |origin: LeafKey, leaf: Arc<ExtentLeaf>| match origin == key {
+            true => leaf,
+            false => leaf.without_reserved().map_or(leaf, Arc::new),
+        };
         loop {
-            let generation = {
+            let (origin, generation) = {
                 let mut state = self.state.lock();
-                if let Some(leaf) = state.leaves.get(key) {
-                    return Ok(leaf);
+                let origin = state.clones.origin(key);
+                if let Some(leaf) = state.leaves.get(origin) {
+                    return Ok(seen(origin, leaf));
                 }
-                state.leaves.generation()
+                (origin, state.leaves.generation())
             };
-            let stored = self.stored.read_leaf(key)?;
+            let stored = self.stored.read_leaf(origin)?;
             let mut state = self.state.lock();
-            if let Some(leaf) = state.leaves.get(key) {
-                return Ok(leaf);
+            if state.clones.origin(key) != origin {
+                continue;
+            }
+            if let Some(leaf) = state.leaves.get(origin) {
+                return Ok(seen(origin, leaf));
             }
             // A checkpoint that ended meanwhile may have written a newer leaf, and the cache may have dropped it.
             if state.leaves.generation() == generation {
-                return Ok(state.leaves.admit(key, stored));
+                return Ok(seen(origin, state.leaves.admit(origin, stored)));
             }
         }
     }

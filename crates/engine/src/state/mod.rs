@@ -5,6 +5,7 @@ pub mod claimed_room;
 pub mod extents;
 pub mod loading;
 pub mod maps;
+pub mod pending_clones;
 pub mod published;
 pub mod records;
 pub mod released;

@@ -25,6 +25,7 @@ use crate::space::allocator::Run;
 use crate::space::pins::EndedEpoch;
 use crate::state::claimed_room::Claims;
 use crate::state::maps::Leaves;
+use crate::state::pending_clones::{CloneStep, PendingClones};
 use crate::state::records::Records;
 use crate::state::table::{Table, damaged_entry};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Fingerprint, Lbn, MapId, Pbn, Result, Tag};
@@ -105,6 +106,10 @@ pub struct Plan {
     pub flags: Vec<(Pbn, u8)>,
     /// New records of bad blocks. None: the block is not bad any more.
     pub bad: Vec<(Pbn, Option<BadRecord>)>,
+    /// Blocks of a pending clone that get a reference whatever their state: what is bad for its source is bad for it.
+    pub shared: Vec<Run>,
+    /// A step of a pending clone. If it is not due any more, nothing is published.
+    pub clone: Option<CloneStep>,
     /// The caller's records.
     pub change: Change,
 }
@@ -115,20 +120,21 @@ impl Plan {
         let stores = self.stores.iter().map(|store| page_of(store.pbn));
         let increfs = self.increfs.iter().map(|incref| page_of(incref.pbn));
         let fingerprints = self.fingerprints.iter().map(|(pbn, _)| page_of(*pbn));
-        let decrefs = self.decrefs.iter().flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
+        let runs = self.decrefs.iter().chain(&self.shared);
+        let runs = runs.flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
         let of_records = self.expected.iter().chain(&self.record_increfs).map(|incref| page_of(incref.pbn));
         let record_stores = self.record_stores.iter().map(|store| page_of(store.pbn));
         let flags = self.flags.iter().map(|(pbn, _)| page_of(*pbn));
         let record_decrefs = self.record_decrefs.iter().map(|pbn| page_of(*pbn));
-        let maps = stores.chain(increfs).chain(fingerprints).chain(decrefs);
+        let maps = stores.chain(increfs).chain(fingerprints).chain(runs);
         maps.chain(of_records).chain(record_stores).chain(flags).chain(record_decrefs).collect()
     }
 
     /// Blocks whose entries it changes in any case. Before a reference is taken, the entry is checked first.
     fn changed_blocks(&self) -> impl Iterator<Item = Pbn> + '_ {
         let stores = self.stores.iter().chain(&self.record_stores).map(|store| store.pbn);
-        let decrefs = self.decrefs.iter().flat_map(|run| run.pbns()).chain(self.record_decrefs.iter().copied());
-        stores.chain(decrefs).chain(self.flags.iter().map(|(pbn, _)| *pbn))
+        let runs = self.decrefs.iter().chain(&self.shared).flat_map(|run| run.pbns());
+        stores.chain(runs).chain(self.record_decrefs.iter().copied()).chain(self.flags.iter().map(|(pbn, _)| *pbn))
     }
 }
 
@@ -174,6 +180,8 @@ pub struct State {
     pub bad: BadBlocks,
     /// Freed blocks that had a replica, which is to be dropped.
     pub orphaned: Vec<Pbn>,
+    /// Maps that read leaves of others.
+    pub clones: PendingClones,
     detached: HashSet<MapId>,
     detached_done: VecDeque<MapId>,
 }
@@ -195,6 +203,7 @@ impl State {
             durable_sequence,
             bad: BadBlocks::default(),
             orphaned: Vec::new(),
+            clones: PendingClones::default(),
             detached: HashSet::new(),
             detached_done: VecDeque::new(),
         }
@@ -221,7 +230,7 @@ impl State {
     }
 
     /// The increfs that contradict the table (by now): the block was freed, has other content, is bad, is a replica, or
-    /// is at the largest count. All pages of the plan are in memory.
+    /// is at the largest count. A block that a pending clone shares may be bad. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
         let mut refused = Vec::new();
         let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).collect();
@@ -241,6 +250,13 @@ impl State {
                 refused.push(incref.pbn);
             }
         }
+        let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
+        for pbn in plan.shared.iter().flat_map(|run| run.pbns()) {
+            let entry = self.table.entry(pbn).expect("the plan's pages are in memory");
+            if u64::from(COUNT_MAX - entry.count) < shared {
+                refused.push(pbn);
+            }
+        }
         for incref in &plan.record_increfs {
             let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
             if entry.count == 0 || entry.tag != incref.tag || entry.count > COUNT_MAX - 2 {
@@ -257,6 +273,10 @@ impl State {
             return Some(damaged_entry(pbn));
         }
         let contradicts = |why| Some(Error::corrupt("the block table", why));
+        let mut shared = plan.shared.iter().flat_map(|run| run.pbns());
+        if let Some(pbn) = shared.find(|pbn| self.table.entry(*pbn).is_none_or(|entry| entry.count == 0)) {
+            return contradicts(format!("block {pbn} of a cloned map has no reference"));
+        }
         let freed = match self.freed_by(plan) {
             Ok(freed) => freed,
             Err(contradiction) => return contradicts(contradiction),
@@ -308,19 +328,24 @@ impl State {
     /// Applies a plan whose pages are in memory, without contradictions, refused increfs or lack of room. Returns the
     /// blocks that lost their last reference, with their tags.
     pub fn apply(&mut self, plan: Plan, now: Instant) -> Vec<(Tag, Pbn)> {
+        let changed = plan.leaves.iter().map(|(key, _)| key).chain(&plan.drops);
+        let lacking = changed.filter(|key| plan.clone != Some(CloneStep::Take(**key)));
+        lacking.for_each(|key| assert_eq!(self.clones.to_take(*key), None, "{key:?} changes before it is taken"));
         self.group.touch(now);
         for store in plan.stores.iter().chain(&plan.record_stores) {
             self.store(store);
         }
         let mut counts = CountRun::default();
-        for incref in plan.increfs.iter().chain(&plan.record_increfs) {
-            let count = self.table.edit(page_of(incref.pbn)).count(incref.pbn);
-            assert!(count > 0 && count < COUNT_MAX, "incref of block {} with {count} references", incref.pbn);
-            self.table.edit(page_of(incref.pbn)).set_count(incref.pbn, count + 1);
-            counts.add(incref.pbn, count + 1, &mut self.group);
+        let increfs = plan.increfs.iter().chain(&plan.record_increfs).map(|incref| incref.pbn);
+        for pbn in increfs.chain(plan.shared.iter().flat_map(|run| run.pbns())) {
+            let count = self.table.edit(page_of(pbn)).count(pbn);
+            assert!(count > 0 && count < COUNT_MAX, "incref of block {pbn} with {count} references");
+            self.table.edit(page_of(pbn)).set_count(pbn, count + 1);
+            counts.add(pbn, count + 1, &mut self.group);
         }
         counts.end(&mut self.group);
-        self.totals.mapped += Blocks((plan.stores.len() + plan.increfs.len()) as u64);
+        let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
+        self.totals.mapped += Blocks((plan.stores.len() + plan.increfs.len()) as u64 + shared);
         for (pbn, fingerprint) in &plan.fingerprints {
             self.set_fingerprint(*pbn, *fingerprint);
         }
@@ -336,6 +361,7 @@ impl State {
         self.totals.mapped = self.totals.mapped - Blocks(plan.decrefs.iter().map(|run| run.blocks).sum());
         self.group.staged.extend_from_slice(&plan.staged);
         self.totals.reserved = Blocks(signed_sum(self.totals.reserved.0, plan.reserved_delta));
+        self.publish_clones(&plan);
         for (key, value) in plan.change.puts {
             self.records.put(key, value);
         }
@@ -380,6 +406,18 @@ impl State {
             self.detached.insert(map);
             self.records.put(keys::detached(map), Some(Vec::new()));
         }
+    }
+
+    fn publish_clones(&mut self, plan: &Plan) {
+        if let Some(map) = plan.map.filter(|_| plan.reserved_delta != 0) {
+            self.clones.note_reserved(map);
+        }
+        let changes = match (plan.clone, plan.detach) {
+            (Some(step), _) => self.clones.apply(step),
+            (None, Some(map)) => self.clones.give_up(map),
+            (None, None) => return,
+        };
+        changes.into_iter().for_each(|(key, value)| self.records.put(key, value));
     }
 
     fn publish_bad(&mut self, bad: &[(Pbn, Option<BadRecord>)]) {

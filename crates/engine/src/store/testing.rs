@@ -56,6 +56,8 @@ impl Store {
             path: PathBuf::new(),
             threads: Mutex::new(LockRank::Thread, None),
             is_closed: AtomicBool::new(false),
+            // It has no superblock.
+            allows_clones: Mutex::new(LockRank::Tuning, true),
             facts: facts(options, Profile::default()),
             hold: None,
         }))

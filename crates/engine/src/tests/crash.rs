@@ -108,7 +108,7 @@ impl Run {
         let mut bytes = self.model.files[&slot].1.clone();
         let (at, len) = self.range();
         let end = (at + len) as usize;
-        match self.random.below(12) {
+        match self.random.below(13) {
             0..5 => {
                 let data = self.content(len as usize);
                 bytes.resize(bytes.len().max(end), 0);
@@ -134,6 +134,10 @@ impl Run {
                 self.volume.range_changes.detach(map, |change| change.delete(vec![0x10, slot as u8])).unwrap();
                 assert!(matches!(self.volume.reader.read(map, 0, 1), Err(Error::MapDetached)));
                 self.model.files.remove(&slot);
+                return;
+            }
+            11 => {
+                self.clone_lazily();
                 return;
             }
             10 => {
@@ -169,6 +173,24 @@ impl Run {
         bytes
     }
 
+    /// Another file, new or in place of an old one, gets the content of a file at once.
+    fn clone_lazily(&mut self) {
+        let (source_slot, source) = self.file();
+        let slot = self.random.below(FILES);
+        // A file without content is not told apart from none after a power cut.
+        if slot == source_slot || self.model.files[&source_slot].1.is_empty() {
+            return;
+        }
+        if let Some((old, _)) = self.model.files.remove(&slot) {
+            self.volume.range_changes.detach(old, |change| change.delete(vec![0x10, slot as u8])).unwrap();
+        }
+        let bytes = self.model.files[&source_slot].1.clone();
+        let blocks = || Blocks(bytes.len().div_ceil(BLOCK_BYTES) as u64);
+        let note = |target, _, change: &mut crate::Change| Self::note(slot, target, bytes.len())(0, change);
+        let target = self.volume.lazy_clones.clone_map(source, blocks, note).unwrap();
+        self.model.files.insert(slot, (target, bytes));
+    }
+
     fn commit(&mut self) {
         self.volume.commits.commit().unwrap();
         self.committed = self.model.clone();
@@ -180,6 +202,9 @@ impl Run {
         }
         self.volume.groups.release_waiting();
         self.volume.free_blocks.punch_some();
+        if self.random.below(3) == 0 {
+            self.volume.lazy_clones.step().unwrap();
+        }
         match self.random.below(6) {
             4 | 5 => self.defrag(),
             0 => self.volume.hint_levels.merge_waiting_hints(),
@@ -191,6 +216,8 @@ impl Run {
 
     /// Never more extents than before, and never more space than allowed.
     fn defrag(&mut self) {
+        // A clone that takes makes blocks shared, which the plan does not know.
+        while self.volume.lazy_clones.step().unwrap() {}
         let (_, map) = self.file();
         let space = Blocks(self.random.below(200));
         let run_blocks_min = Some(1 + self.random.below(40) as u32);

@@ -26,6 +26,8 @@ mod defrag;
 #[cfg(not(feature = "schedules"))]
 mod full_host;
 #[cfg(not(feature = "schedules"))]
+mod lazy_clones;
+#[cfg(not(feature = "schedules"))]
 mod lock_order;
 #[cfg(not(feature = "schedules"))]
 mod map_look_ups;

@@ -38,6 +38,7 @@ use crate::write::confirm::BatchConfirmer;
 use crate::write::decide::Decider;
 use crate::write::extension::Extender;
 use crate::write::free_detached_maps::Reclaimer;
+use crate::write::lazy_clone::LazyClones;
 use crate::write::partial_blocks::PartialBlocks;
 use crate::write::pieces::RangeChanges;
 use crate::write::place::Placer;
@@ -93,6 +94,8 @@ pub struct Volume {
     /// Shares blocks that were left open.
     #[cfg(all(test, not(feature = "schedules")))]
     pub open_run_sharer: Arc<OpenRunSharer>,
+    /// Begins and completes lazy clones.
+    pub lazy_clones: Arc<LazyClones>,
     /// Writes requests: it calls the steps in their order.
     pub writer: Arc<Writer>,
     /// Splits changes of ranges, and claims room for them.
@@ -156,23 +159,39 @@ impl Volume {
             &damage_reports,
             &backlog_notes,
         ));
+        let lazy_clones = Arc::new(LazyClones::new(&base, &metadata, &change_room, &publisher));
         let extender = Arc::new(Extender::new(&base, &metadata));
         let remap_confirmer = Arc::new(RemapConfirmer::new(&base, &block_reader, &damage_reports));
-        let remapper =
-            Arc::new(Remapper::new(&base, &metadata, &change_room, &publisher, &backlog_notes, &hint_levels));
+        let remapper = Arc::new(Remapper::new(
+            &base,
+            &metadata,
+            &change_room,
+            &lazy_clones,
+            &publisher,
+            &backlog_notes,
+            &hint_levels,
+        ));
         let admission = Arc::new(Admission::new(&base));
         let placer = Arc::new(Placer::new(&base, &free_blocks, &block_writer));
         let decider = Arc::new(Decider::new(&base, &metadata, &file_policies, &backlog_notes, &extender));
         let batch_confirmer = Arc::new(BatchConfirmer::new(&base, &metadata, &placer, &block_reader, &damage_reports));
-        let batch_publisher =
-            Arc::new(BatchPublisher::new(&base, &metadata, &free_blocks, &block_writer, &placer, &publisher));
+        let batch_publisher = Arc::new(BatchPublisher::new(
+            &base,
+            &metadata,
+            &free_blocks,
+            &block_writer,
+            &placer,
+            &change_room,
+            &lazy_clones,
+            &publisher,
+        ));
         let open_run_sharer = Arc::new(OpenRunSharer::new(&base, &metadata, &remap_confirmer, &remapper));
         let partial_blocks = Arc::new(PartialBlocks::new(&base, &metadata, &free_blocks, &reader));
         let writer = Arc::new(Writer::new(
             &base,
             &metadata,
             &file_policies,
-            &change_room,
+            &lazy_clones,
             &backlog_notes,
             &partial_blocks,
             &admission,
@@ -182,7 +201,7 @@ impl Volume {
             &batch_publisher,
             &open_run_sharer,
         ));
-        let range_parts = Arc::new(RangeParts::new(&base, &metadata, &free_blocks));
+        let range_parts = Arc::new(RangeParts::new(&base, &metadata, &free_blocks, &lazy_clones));
         let range_changes = Arc::new(RangeChanges::new(
             &base,
             &metadata,
@@ -206,6 +225,7 @@ impl Volume {
             &data_reader,
             &damage_reports,
             &change_room,
+            &lazy_clones,
             &publisher,
         ));
         let affected_files = Arc::new(AffectedFiles::new(&base, &metadata, &remapper, &referrer_search));
@@ -241,7 +261,7 @@ impl Volume {
             &replicas,
             &affected_files,
         ));
-        let reclaimer = Arc::new(Reclaimer::new(&base, &metadata, &change_room, &publisher));
+        let reclaimer = Arc::new(Reclaimer::new(&base, &metadata, &change_room, &lazy_clones, &publisher));
         let device_probe =
             Arc::new(DeviceProbe::new(&base, &metadata, &free_blocks, &data_reader, &change_room, &publisher));
         let worklist = Arc::new(Worklist::new(&base, &metadata, &file_policies, &hint_levels));
@@ -286,6 +306,7 @@ impl Volume {
             groups,
             commits,
             publisher,
+            lazy_clones,
             #[cfg(all(test, not(feature = "schedules")))]
             admission,
             #[cfg(all(test, not(feature = "schedules")))]

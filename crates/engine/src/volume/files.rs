@@ -120,6 +120,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
         data: spec.data.clone(),
         profile: spec.profile,
         copies: spec.copies,
+        has_clones: false,
     };
     let log_bytes = superblock.log_bytes;
     assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");

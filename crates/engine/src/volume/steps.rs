@@ -13,6 +13,8 @@ pub enum BackgroundStep {
     Checkpoint,
     /// Frees one deleted file.
     Reclaim,
+    /// Takes a part of the leaves that the oldest pending clone lacks.
+    TakeLeaves,
     /// Makes freed blocks reusable.
     Release,
     /// Gives freed space back to the host.
@@ -54,6 +56,7 @@ impl Volume {
                 Some(map) => self.reclaimer.reclaim(map).map(|()| true),
                 None => Ok(false),
             },
+            BackgroundStep::TakeLeaves => self.lazy_clones.step(),
             BackgroundStep::Release => {
                 self.groups.release_waiting();
                 Ok(false)

@@ -1,4 +1,5 @@
-//! The superblock lies in two files, `superblock` and `copies/superblock`. It never changes, so an intact one is right.
+//! The superblock lies in two files, `superblock` and `copies/superblock`. It changes once at most, when the volume gets
+//! its first lazy clone. Until both files have that, the volume has no such clone, so an intact one is right.
 
 use std::fs;
 use std::io;
@@ -50,6 +51,15 @@ fn read_one(volume: &Path, path: &Path) -> Result<Superblock> {
         }
         Err(e) => Err(Error::io(format!("opening the volume {name}"), e)),
     }
+}
+
+/// Notes in both that the volume may have lazy clones, the copy first. A crash leaves each as it was or with the note.
+pub fn allow_clones(volume: &Path) -> Result<()> {
+    let failed = |e| Error::io("writing the superblock", e);
+    let superblock = Superblock { has_clones: true, ..read(volume)? };
+    let encoded = superblock.encode()?;
+    Place::of(volume, superblock.volume_id).make_folder().map_err(failed)?;
+    paths(volume).iter().rev().try_for_each(|path| replace_file(path, &encoded)).map_err(failed)
 }
 
 /// The one of the two that is missing or damaged, if the other is intact. Volumes of early versions have no folder of

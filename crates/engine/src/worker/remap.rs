@@ -21,6 +21,7 @@ use crate::state::published::{Incref, Plan};
 use crate::stats::counters::Statistics;
 use crate::worker::backlog_notes::BacklogNotes;
 use crate::worker::visit::Remap;
+use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
@@ -36,6 +37,7 @@ pub struct Remapper {
     hints: Arc<Hints>,
     metadata: Arc<Metadata>,
     change_room: Arc<ChangeRoom>,
+    lazy_clones: Arc<LazyClones>,
     publisher: Arc<Publisher>,
     backlog_notes: Arc<BacklogNotes>,
     hint_levels: Arc<HintLevels>,
@@ -47,6 +49,7 @@ impl Remapper {
         base: &BaseParts,
         metadata: &Arc<Metadata>,
         change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
         publisher: &Arc<Publisher>,
         backlog_notes: &Arc<BacklogNotes>,
         hint_levels: &Arc<HintLevels>,
@@ -58,6 +61,7 @@ impl Remapper {
             hints: base.hints.clone(),
             metadata: metadata.clone(),
             change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
             publisher: publisher.clone(),
             backlog_notes: backlog_notes.clone(),
             hint_levels: hint_levels.clone(),
@@ -100,7 +104,10 @@ impl Remapper {
     pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
         assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();
+        let leaves = || portion.iter().map(|remap| remap.visit.lbn.0 / LEAF_BLOCKS);
+        self.lazy_clones.own(map, leaves())?;
         let _map = self.maps.lock(map).write();
+        self.lazy_clones.own(map, leaves())?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(portion.len() as u64));
         self.metadata.attached(map)?;
         while !wanted.is_empty() {

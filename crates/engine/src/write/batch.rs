@@ -2,6 +2,7 @@
 
 use hashbrown::HashSet;
 
+use crate::format::keys::LEAF_BLOCKS;
 use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, WriteMode};
 
 /// The outcome for a block.
@@ -83,6 +84,11 @@ impl<'a> Batch<'a> {
     /// Number of blocks.
     pub fn len(&self) -> usize {
         self.outcomes.len()
+    }
+
+    /// The leaves of its map that it changes.
+    pub fn leaves(&self) -> impl Iterator<Item = u64> + use<> {
+        self.first.0 / LEAF_BLOCKS..(self.first.0 + self.len() as u64).div_ceil(LEAF_BLOCKS)
     }
 
     /// The content of a block.

@@ -14,6 +14,7 @@ use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::sync::Mutex;
+use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
 use crate::{MapId, Result};
@@ -32,6 +33,7 @@ pub struct Reclaimer {
     state: Arc<Mutex<State>>,
     metadata: Arc<Metadata>,
     change_room: Arc<ChangeRoom>,
+    lazy_clones: Arc<LazyClones>,
     publisher: Arc<Publisher>,
 }
 
@@ -41,6 +43,7 @@ impl Reclaimer {
         base: &BaseParts,
         metadata: &Arc<Metadata>,
         change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
         publisher: &Arc<Publisher>,
     ) -> Self {
         Self {
@@ -51,6 +54,7 @@ impl Reclaimer {
             state: base.state.clone(),
             metadata: metadata.clone(),
             change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
             publisher: publisher.clone(),
         }
     }
@@ -72,8 +76,10 @@ impl Reclaimer {
     /// Frees some leaves of a detached map from number `from` on, and moves `from` past them. True: nothing is left.
     pub fn reclaim_portion(&self, map: MapId, from: &mut u64) -> Result<bool> {
         self.health.usable()?;
-        let _map = self.maps.lock(map).write();
+        // A detached map is changed by no other thread, and cloned by none.
         let leaves = self.metadata.stored_leaves(map, *from, PORTION_LEAVES)?;
+        self.lazy_clones.own(map, leaves.iter().copied())?;
+        let _map = self.maps.lock(map).write();
         let mut edit = MapEdit::new(&self.metadata, map);
         let (mut pages, mut taken) = (0, 0);
         for &leaf in &leaves {

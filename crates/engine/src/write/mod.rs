@@ -9,6 +9,7 @@ pub mod extension;
 pub mod free_detached_maps;
 pub mod hash;
 pub mod inline;
+pub mod lazy_clone;
 pub mod map_edit;
 pub mod partial_blocks;
 pub mod pieces;

@@ -37,7 +37,7 @@ pub enum Applied {
 
 /// Why nothing of a plan was published.
 pub struct Refusal {
-    /// Blocks that cannot take a reference (any more).
+    /// Blocks that cannot take a reference (any more). None: a step of a pending clone is not due any more.
     pub pbns: Vec<Pbn>,
     /// The plan's records, given back.
     pub change: Change,
@@ -119,8 +119,13 @@ impl Publisher {
         let detached = plan.detach;
         loop {
             let mut state = self.state.lock();
-            if plan.map.is_some_and(|map| state.is_detached(map)) {
-                return Err(Error::MapDetached);
+            match plan.clone {
+                // A detached map may still be read by clones of it.
+                Some(step) if !state.clones.is_due(step) => {
+                    return Ok(Applied::Refused(Refusal { pbns: Vec::new(), change: plan.change }));
+                }
+                None if plan.map.is_some_and(|map| state.is_detached(map)) => return Err(Error::MapDetached),
+                _ => {}
             }
             let missing = state.table.missing(pages.iter().copied());
             if !missing.is_empty() {

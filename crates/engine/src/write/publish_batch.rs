@@ -8,7 +8,9 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, Target};
+use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::leaf_parts;
 use crate::space::allocator::Run;
 use crate::space::free_blocks::Claim;
@@ -20,6 +22,7 @@ use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
+use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::place::Placer;
 use crate::write::publish::Publisher;
@@ -35,17 +38,22 @@ pub struct BatchPublisher {
     free_blocks: Arc<FreeBlocks>,
     block_writer: Arc<BlockWriter>,
     placer: Arc<Placer>,
+    change_room: Arc<ChangeRoom>,
+    lazy_clones: Arc<LazyClones>,
     publisher: Arc<Publisher>,
 }
 
 impl BatchPublisher {
     /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
     pub fn new(
         base: &BaseParts,
         metadata: &Arc<Metadata>,
         free_blocks: &Arc<FreeBlocks>,
         block_writer: &Arc<BlockWriter>,
         placer: &Arc<Placer>,
+        change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
         publisher: &Arc<Publisher>,
     ) -> Self {
         Self {
@@ -56,6 +64,8 @@ impl BatchPublisher {
             free_blocks: free_blocks.clone(),
             block_writer: block_writer.clone(),
             placer: placer.clone(),
+            change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
             publisher: publisher.clone(),
         }
     }
@@ -63,7 +73,7 @@ impl BatchPublisher {
 
 impl BatchPublisher {
     /// Publishes a decided and placed batch, and notifies everything that follows. The caller holds the map's lock
-    /// exclusively. On failure the allocated runs are released.
+    /// exclusively, and has claimed no room in the log. On failure the allocated runs are released.
     pub fn publish_batch<G: OnPublish>(
         &self,
         map: MapId,
@@ -95,6 +105,8 @@ impl BatchPublisher {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<Published> {
         self.metadata.attached(map)?;
+        self.lazy_clones.own(map, batch.leaves())?;
+        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(batch.len() as u64));
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let held = with(mapped_delta, &mut plan.change);
         loop {

@@ -45,6 +45,7 @@ impl RangeChanges {
         let limit = self.journal.bounds().gated_leaves_max as usize + 1;
         let mut leaves = self.metadata.stored_leaves(map, touched.start / LEAF_BLOCKS, limit)?;
         leaves.retain(|leaf| leaf * LEAF_BLOCKS < touched.end);
+        self.range_parts.own(map, leaves.iter().copied())?;
         let mut planner = Planner::new(&self.range_parts, map);
         for &leaf in &leaves {
             let key = LeafKey { map, leaf };
@@ -59,6 +60,7 @@ impl RangeChanges {
 
     /// Plans that blocks become reserved: all of `whole`, and the holes of `touched`.
     fn plan_fill(&self, map: MapId, touched: &Range<u64>, whole: &Range<u64>, cuts: &Cuts) -> Result<Pieces> {
+        self.range_parts.own(map, touched.start / LEAF_BLOCKS..touched.end.div_ceil(LEAF_BLOCKS))?;
         let mut planner = Planner::new(&self.range_parts, map);
         for (key, start, end) in leaf_parts(map, Lbn(touched.start), touched.end - touched.start) {
             planner.leaf(|edit| {
@@ -159,6 +161,8 @@ impl RangeChanges {
 
     /// Plans that blocks of one map become those of another, by leaves of the target.
     fn plan_clone(&self, source: (MapId, Lbn), target: (MapId, Lbn), blocks: Blocks) -> Result<Pieces> {
+        let (first, end) = (target.1, target.1.plus(blocks.0));
+        self.range_parts.own(target.0, first.0 / LEAF_BLOCKS..end.0.div_ceil(LEAF_BLOCKS))?;
         let mut planner = Planner::new(&self.range_parts, target.0);
         let mut from = source.1;
         for (key, start, end) in leaf_parts(target.0, target.1, blocks.0) {

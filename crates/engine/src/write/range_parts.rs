@@ -16,6 +16,7 @@ use crate::state::extents::{pages_in, pages_of, within_leaf};
 use crate::state::loading::Metadata;
 use crate::state::published::Incref;
 use crate::state::table::damaged_entry;
+use crate::write::lazy_clone::LazyClones;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -47,12 +48,19 @@ pub struct RangeParts {
     pub(super) journal: Arc<Journal>,
     pub(super) metadata: Arc<Metadata>,
     pub(super) free_blocks: Arc<FreeBlocks>,
+    lazy_clones: Arc<LazyClones>,
 }
 
 impl RangeParts {
     /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, free_blocks: &Arc<FreeBlocks>) -> Self {
-        Self { journal: base.journal.clone(), metadata: metadata.clone(), free_blocks: free_blocks.clone() }
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        lazy_clones: &Arc<LazyClones>,
+    ) -> Self {
+        let journal = base.journal.clone();
+        Self { journal, metadata: metadata.clone(), free_blocks: free_blocks.clone(), lazy_clones: lazy_clones.clone() }
     }
 }
 
@@ -116,16 +124,34 @@ impl RangeParts {
         Ok(Blocks(done))
     }
 
+    /// See [`LazyClones::own`]: for the leaves of a range, as many as a change may have.
+    pub fn own(&self, map: MapId, leaves: impl Iterator<Item = u64>) -> Result<()> {
+        self.lazy_clones.own(map, leaves.take(self.journal.bounds().gated_leaves_max as usize + 1))
+    }
+
+    /// The same before the map is locked, for the leaves of a range that hold something. If one cannot be taken, the
+    /// change itself deals with it.
+    fn own_ahead(&self, map: MapId, blocks: &Range<u64>) -> Result<()> {
+        if !self.lazy_clones.are_any() {
+            return Ok(());
+        }
+        let leaves_max = self.journal.bounds().gated_leaves_max as usize;
+        let leaves = self.metadata.stored_leaves(map, blocks.start / LEAF_BLOCKS, leaves_max)?;
+        self.own(map, leaves.into_iter().filter(|leaf| leaf * LEAF_BLOCKS < blocks.end))
+    }
+
     /// Reads the pages of the block table that a change of a range needs, before its map is locked: as many as one
     /// group may have. If a page cannot be read, or leaves memory again, the change itself deals with it.
     pub fn read_ahead_of_change(&self, map: MapId, blocks: &Range<u64>) {
         let bounds = *self.journal.bounds();
         let (mut pages, mut leaves) = (Vec::new(), 0);
-        let found = self.metadata.each_leaf(map, blocks, |leaf| {
-            let (first, end) = within_leaf(leaf, blocks);
-            pages.extend(pages_in(self.metadata.leaf(LeafKey { map, leaf })?.slice(first, end)));
-            leaves += 1;
-            Ok(leaves < bounds.gated_leaves_max && (pages.len() as u64) < bounds.group_pages)
+        let found = self.own_ahead(map, blocks).and_then(|()| {
+            self.metadata.each_leaf(map, blocks, |leaf| {
+                let (first, end) = within_leaf(leaf, blocks);
+                pages.extend(pages_in(self.metadata.leaf(LeafKey { map, leaf })?.slice(first, end)));
+                leaves += 1;
+                Ok(leaves < bounds.gated_leaves_max && (pages.len() as u64) < bounds.group_pages)
+            })
         });
         pages.sort_unstable();
         pages.dedup();

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::Target;
-use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::leaf_parts;
+use crate::format::keys::{LEAF_BLOCKS, leaf_parts};
 use crate::policy::effective::FilePolicies;
 use crate::signals::health::Health;
 use crate::space::free_blocks::Claim;
@@ -23,6 +21,7 @@ use crate::write::confirm::BatchConfirmer;
 use crate::write::decide::Decider;
 use crate::write::decide::OpenRuns;
 use crate::write::hash::is_zero;
+use crate::write::lazy_clone::LazyClones;
 use crate::write::partial_blocks::PartialBlocks;
 use crate::write::place::Placer;
 use crate::write::publish::OnPublish;
@@ -38,7 +37,7 @@ pub struct Writer {
     stats: Arc<Statistics>,
     metadata: Arc<Metadata>,
     file_policies: Arc<FilePolicies>,
-    change_room: Arc<ChangeRoom>,
+    lazy_clones: Arc<LazyClones>,
     backlog_notes: Arc<BacklogNotes>,
     partial_blocks: Arc<PartialBlocks>,
     admission: Arc<Admission>,
@@ -56,7 +55,7 @@ impl Writer {
         base: &BaseParts,
         metadata: &Arc<Metadata>,
         file_policies: &Arc<FilePolicies>,
-        change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
         backlog_notes: &Arc<BacklogNotes>,
         partial_blocks: &Arc<PartialBlocks>,
         admission: &Arc<Admission>,
@@ -73,7 +72,7 @@ impl Writer {
             stats: base.stats.clone(),
             metadata: metadata.clone(),
             file_policies: file_policies.clone(),
-            change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
             backlog_notes: backlog_notes.clone(),
             partial_blocks: partial_blocks.clone(),
             admission: admission.clone(),
@@ -98,6 +97,7 @@ impl Writer {
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
         self.health.usable()?;
+        self.lazy_clones.own(map, leaves_of(at, data.len()))?;
         let _pin = self.pins.pin();
         let mut locked = None;
         let mut merged = None;
@@ -135,9 +135,8 @@ impl Writer {
             self.placer.place(&mut batch, claim)
         })?;
         let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
-        let room = self.change_room.claim_log_room(GroupBytes::of_blocks(blocks));
         self.batch_publisher.publish_batch(map, &mut batch, runs, with)?;
-        drop((room, locked));
+        drop(locked);
         self.follow_open_runs(map, &batch, open_runs);
         Ok(())
     }
@@ -185,6 +184,12 @@ impl Writer {
             self.stats.counters.blocks_not_admitted.fetch_add(blocks, Relaxed);
         }
     }
+}
+
+/// The leaves of a map that a write at byte `at` changes.
+fn leaves_of(at: u64, len: usize) -> impl Iterator<Item = u64> {
+    let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES as u64;
+    at / leaf_bytes..(at + len as u64).div_ceil(leaf_bytes)
 }
 
 /// Whether these bytes are whole blocks.

@@ -12,6 +12,7 @@ use oncefs_engine::format::hint_header::HintHeader;
 use oncefs_engine::format::keys::{self, LeafKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
 use oncefs_engine::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, SECTOR_BYTES};
+use oncefs_engine::format::pending_clone::PendingClone;
 use oncefs_engine::format::record::{self, HEADER_BYTES, Header, Totals};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{VERSION, backlog, damage_records, file_policy, hint_page, label};
@@ -78,6 +79,7 @@ fn the_superblock_is_as_the_page_says() {
         data: DataPlace::Device("/dev/sample".into()),
         profile: Profile::Lrlfs,
         copies: Some(Copies::Two),
+        has_clones: true,
     };
     let bytes = superblock.encode().unwrap();
     let page = Section::of(PAGE, "Superblock");
@@ -212,7 +214,21 @@ fn the_engine_s_keys_are_as_the_page_says() {
     assert_key("scrub", &keys::scrub(), &[], b"");
     assert_key("file policy", &keys::file_policy(MapId(7)), &[7], b"");
     assert_key("device", &keys::device(), &[], b"");
-    assert_eq!((engine, kinds.len()), (9, 18), "keys on the page that no test looks at");
+    assert_key("pending clone", &keys::pending_clone(MapId(7)), &[7], b"");
+    assert_key("taken leaf", &keys::taken_leaf(LeafKey { map: MapId(7), leaf: 8 }), &[7, 8], b"");
+    assert_eq!((engine, kinds.len()), (11, 20), "keys on the page that no test looks at");
+}
+
+#[test]
+fn a_pending_clone_is_as_the_page_says() {
+    let bytes = PendingClone { source: MapId(5), next: 6, end: 7 }.encode(MapId(8));
+    let page = Section::of(PAGE, "Pending clone");
+    let sum = xxh3_64_with_seed(&bytes[..24], page.seed() ^ 8);
+    page.assert_layout(
+        &bytes,
+        0,
+        &[("source", number(5)), ("next", number(6)), ("end", number(7)), ("checksum", number(sum))],
+    );
 }
 
 #[test]

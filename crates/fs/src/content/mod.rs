@@ -1,6 +1,7 @@
-//! The contents of files: reading, writing, allocating, truncating and copying them, and their layout.
+//! The contents of files: reading, writing, allocating, truncating, copying and cloning them, and their layout.
 
 pub mod allocate;
+pub mod clone;
 pub mod copy;
 pub mod damaged_files;
 pub mod layout;

@@ -92,6 +92,13 @@ impl Reference {
         Ok(())
     }
 
+    /// A new regular file with the content and the permissions of another.
+    pub fn clone_file(&mut self, source: Ino, parent: Ino, name: &[u8], ino: Option<Ino>) -> Result<()> {
+        let mut node = Node::new(FileKind::Regular, self.node(source).permissions & 0o777, self.now);
+        node.content = self.regular(source)?.content.clone();
+        self.create(parent, name, ino, node)
+    }
+
     /// A regular file without a name.
     pub fn tmpfile(&mut self, parent: Ino, ino: Option<Ino>, mut node: Node) -> Result<()> {
         if self.directory(parent)?.nlink == 0 {

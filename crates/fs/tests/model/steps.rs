@@ -130,7 +130,8 @@ impl<'a> Run<'a> {
             32..52 => self.write(),
             52..60 => self.read(),
             60..66 => self.fallocate(),
-            66..74 => self.copy(),
+            66..72 => self.copy(),
+            72..74 => self.clone_file(),
             74..81 => self.set_attributes(),
             81..82 => self.set_flags(),
             82..90 => self.xattrs(),
@@ -266,6 +267,18 @@ impl<'a> Run<'a> {
         {
             assert_eq!(real, model, "{}", self.place());
         }
+    }
+
+    fn clone_file(&mut self) {
+        let (source, parent, name) = (self.file(), self.directory(), self.name());
+        if self.reference.nodes.len() >= NODES_MAX {
+            return;
+        }
+        self.note(format!("clone {} as {name:?} in {}", source.0, parent.0));
+        let made = self.fs().clone_file(source, parent, name, &ROOT);
+        let ino = made.as_ref().ok().map(|attributes| attributes.ino);
+        let model = self.reference.clone_file(source, parent, name, ino);
+        self.agree(made, model);
     }
 
     fn set_attributes(&mut self) {

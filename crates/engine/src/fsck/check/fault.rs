@@ -121,6 +121,13 @@ pub enum Fault {
         /// The key.
         key: Vec<u8>,
     },
+    /// (9) A record of a pending clone that is damaged or names a map that does not exist, or a mark of no such clone.
+    Clone {
+        /// The key.
+        key: Vec<u8>,
+        /// The clone, if the key names one.
+        map: Option<MapId>,
+    },
 }
 
 impl Fault {
@@ -128,9 +135,8 @@ impl Fault {
     pub fn remedy(&self) -> Remedy {
         match self {
             Fault::Count { found, stored, in_doubt: true, .. } if found < stored => Remedy::None,
-            Fault::Count { stored: 0, .. } | Fault::Outside { .. } | Fault::Page { .. } | Fault::Key { .. } => {
-                Remedy::Asked
-            }
+            Fault::Count { stored: 0, .. } | Fault::Outside { .. } | Fault::Page { .. } => Remedy::Asked,
+            Fault::Key { .. } | Fault::Clone { .. } => Remedy::Asked,
             Fault::Count { .. } | Fault::Sum { .. } | Fault::MapNumber { .. } => Remedy::Safe,
             Fault::Promised { .. }
             | Fault::Free { .. }
@@ -152,6 +158,7 @@ impl Fault {
             Fault::Leaf { .. } | Fault::Page { .. } | Fault::PageAge { .. } => 6,
             Fault::MapNumber { .. } => 7,
             Fault::Key { .. } => 8,
+            Fault::Clone { .. } => 9,
         }
     }
 
@@ -218,6 +225,10 @@ impl Fault {
                 write!(f, "map {} exists, but {} is the next to be handed out", map.0, next.0)
             }
             Fault::Key { key } => write!(f, "a record has the unknown key {key:02x?}"),
+            Fault::Clone { key, map: None } => write!(f, "the record {key:02x?} marks a part of no clone"),
+            Fault::Clone { map: Some(map), .. } => {
+                write!(f, "map {}: the record of what it still shares as a clone is damaged", map.0)
+            }
         }
     }
 }

@@ -35,6 +35,7 @@ use crate::stats::counters::Statistics;
 use crate::worker::remap::place_of;
 use crate::worker::worker_state::Worker;
 use crate::write::hash::Hasher;
+use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
@@ -100,6 +101,7 @@ pub struct Defragmenter {
     pub(super) data_reader: Arc<DataReader>,
     pub(super) damage_reports: Arc<DamageReports>,
     pub(super) change_room: Arc<ChangeRoom>,
+    pub(super) lazy_clones: Arc<LazyClones>,
     pub(super) publisher: Arc<Publisher>,
 }
 
@@ -115,6 +117,7 @@ impl Defragmenter {
         data_reader: &Arc<DataReader>,
         damage_reports: &Arc<DamageReports>,
         change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
         publisher: &Arc<Publisher>,
     ) -> Self {
         Self {
@@ -136,6 +139,7 @@ impl Defragmenter {
             data_reader: data_reader.clone(),
             damage_reports: damage_reports.clone(),
             change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
             publisher: publisher.clone(),
         }
     }
@@ -156,6 +160,8 @@ impl Defragmenter {
         let began = self.foreground.now();
         // From here on no visited block is reused, so each holds the content that the table names.
         let pin = self.pins.pin();
+        // What a clone has not taken yet is shared: moving it takes space.
+        self.lazy_clones.own(map, leaves_between(portion))?;
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
         let mut bytes = self.data.take_buffer(blocks * BLOCK_BYTES);
@@ -306,7 +312,10 @@ impl Defragmenter {
     /// Publishes the unchanged part of a group. An error leaves all of the new run unpublished.
     fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
         let begins = group[0].at;
+        let leaves: Vec<u64> = group.iter().flat_map(leaves_of).collect();
+        self.lazy_clones.own(map, leaves.iter().copied())?;
         let _map = self.maps.lock(map).write();
+        self.lazy_clones.own(map, leaves)?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(run.blocks));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
@@ -357,6 +366,15 @@ fn together(runs: Vec<Option<Moving>>, lost: &mut u64) -> Vec<Group> {
     groups.retain(|group| group.len() > 1);
     *lost += (possible - groups.iter().map(|group| group.len() - 1).sum::<usize>()) as u64;
     groups
+}
+
+fn leaves_between(portion: &[FileRun]) -> impl Iterator<Item = u64> + use<> {
+    let end = portion.last().map_or(0, |run| run.end.0);
+    portion.first().map_or(0, |run| run.first.0) / LEAF_BLOCKS..end.div_ceil(LEAF_BLOCKS)
+}
+
+fn leaves_of(moving: &Moving) -> impl Iterator<Item = u64> + '_ {
+    moving.blocks.iter().map(|block| block.lbn.0 / LEAF_BLOCKS)
 }
 
 fn end_of(group: &Group) -> usize {

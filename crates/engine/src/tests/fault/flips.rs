@@ -94,7 +94,15 @@ fn every_bit_of_superblock_hints_and_skipped_counts() {
     use crate::format::{backlog, hint_header, hint_page, superblock};
     let data = crate::DataPlace::File;
     let (volume_id, secret, profile) = ([1; 16], [2; 32], crate::Profile::Desktop);
-    let superblock = superblock::Superblock { volume_id, secret, log_bytes: 16 << 20, data, profile, copies: None };
+    let superblock = superblock::Superblock {
+        volume_id,
+        secret,
+        log_bytes: 16 << 20,
+        data,
+        profile,
+        copies: None,
+        has_clones: false,
+    };
     assert_every_bit_counts("superblock", &superblock.encode().unwrap(), |bytes| {
         superblock::Superblock::decode(bytes, "a volume").is_ok()
     });

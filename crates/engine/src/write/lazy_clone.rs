@@ -1,0 +1,280 @@
+//! Lazy clones: a new map that reads another one at once, and takes references leaf by leaf later.
+//!
+//! A clone begins with one record, in the group of the caller's records. Until a leaf is taken, the clone reads it in
+//! its source. A change of a map calls [`LazyClones::own`] first, with the map locked; the publication of a change that
+//! forgot it panics before it changes anything. Background work takes the rest ([`LazyClones::step`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::format::extent_leaf::{ExtentLeaf, Target};
+use crate::format::group_bytes::GroupBytes;
+use crate::format::keys::{self, LEAF_BLOCKS, LeafKey};
+use crate::format::pending_clone::PendingClone;
+use crate::policy::policies::PolicyFacts;
+use crate::signals::health::Health;
+use crate::signals::requests::Signals;
+use crate::space::allocator::Run;
+use crate::state::extents::pages_in;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::pending_clones::{CloneCounts, CloneStep, are_any};
+use crate::state::published::{Mapped, Plan, State};
+use crate::stats::counters::Statistics;
+use crate::sync::{AtomicBool, Mutex};
+use crate::write::publish::{OnPublish, Publisher};
+use crate::{Blocks, Change, Error, FilePolicy, Lbn, MapId, Result};
+
+/// Most clones that read one map: each makes a change of a leaf of it dearer.
+const CLONES_OF_MAP_MAX: usize = 8;
+/// Most maps that a new clone reads, one through the other.
+const DEPTH_MAX: usize = 4;
+/// Most pending clones: bounds the memory for their marks.
+const CLONES_MAX: usize = 64;
+/// Leaves taken by one step of background work.
+const STEP_LEAVES: usize = 32;
+/// Leaves counted at a time.
+const LEAVES_COUNTED: usize = 256;
+/// How often a clone is begun again because its source's reservations changed while they were counted.
+const TRIES: u32 = 8;
+
+/// Begins and completes lazy clones.
+pub struct LazyClones {
+    health: Arc<Health>,
+    policy: Arc<PolicyFacts>,
+    maps: Arc<MapLocks>,
+    state: Arc<Mutex<State>>,
+    stats: Arc<Statistics>,
+    signals: Arc<Signals>,
+    metadata: Arc<Metadata>,
+    change_room: Arc<ChangeRoom>,
+    publisher: Arc<Publisher>,
+    is_any: Arc<AtomicBool>,
+}
+
+impl LazyClones {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        change_room: &Arc<ChangeRoom>,
+        publisher: &Arc<Publisher>,
+    ) -> Self {
+        Self {
+            health: base.health.clone(),
+            policy: base.policy.clone(),
+            maps: base.maps.clone(),
+            state: base.state.clone(),
+            stats: base.stats.clone(),
+            signals: base.signals.clone(),
+            metadata: metadata.clone(),
+            change_room: change_room.clone(),
+            publisher: publisher.clone(),
+            is_any: base.state.lock().clones.is_any(),
+        }
+    }
+
+    /// After opening: reads the records of pending clones.
+    pub fn restore(&self) -> Result<()> {
+        let damaged =
+            |what| log::error!("{}", Error::corrupt(what, "it is no record of this volume (see oncefs fsck)"));
+        let (from, to) = keys::all_pending_clones();
+        for (key, value) in self.metadata.scan(&from, &to, usize::MAX)? {
+            let target = keys::parse_pending_clone(&key);
+            match target.and_then(|target| Some((target, PendingClone::decode(target, &value)?))) {
+                Some((target, record)) => self.state.lock().clones.restore(target, record),
+                None => damaged("the record of a pending clone"),
+            }
+        }
+        let (from, to) = keys::all_taken_leaves();
+        for (key, _) in self.metadata.scan(&from, &to, usize::MAX)? {
+            let is_known = keys::parse_taken_leaf(&key).is_some_and(|key| self.state.lock().clones.restore_mark(key));
+            if !is_known {
+                damaged("the mark of a clone's leaf");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LazyClones {
+    /// See [`crate::Store::prepare_clone`].
+    pub fn prepare(&self, source: MapId) -> Result<()> {
+        while let Some(target) = self.in_the_way(source) {
+            self.health.usable()?;
+            self.change_room.wait_for_room();
+            self.step_of(target)?;
+        }
+        Ok(())
+    }
+
+    /// A clone to complete before another one of `source` begins.
+    fn in_the_way(&self, source: MapId) -> Option<MapId> {
+        let state = self.state.lock();
+        let CloneCounts { all, of_map, depth } = state.clones.counts(source);
+        if depth >= DEPTH_MAX {
+            return Some(source);
+        }
+        let of_source = state.clones.oldest_of(source).filter(|_| of_map >= CLONES_OF_MAP_MAX);
+        of_source.or_else(|| state.clones.oldest().filter(|_| all >= CLONES_MAX))
+    }
+
+    /// See [`crate::Store::clone_map`].
+    pub fn clone_map<G: OnPublish>(
+        &self,
+        source: MapId,
+        blocks: impl FnOnce() -> Blocks,
+        with: impl FnOnce(MapId, u64, &mut Change) -> G,
+    ) -> Result<MapId> {
+        for _ in 0..TRIES {
+            self.prepare(source)?;
+            self.health.usable()?;
+            self.state.lock().clones.watch(source);
+            let reserved = self.reserved_blocks(source);
+            let locked = self.maps.lock(source).write();
+            let changes = self.state.lock().clones.end_watch(source);
+            let reserved = reserved?;
+            self.metadata.attached(source)?;
+            if changes > 0 {
+                continue;
+            }
+            let target = self.maps.take_id();
+            self.policy.note_published_policy(target, FilePolicy::default());
+            self.begin(source, target, blocks(), |change| with(target, reserved, change))?;
+            drop(locked);
+            return Ok(target);
+        }
+        Err(Error::Invalid("the reserved space of the source changes all the time".to_owned()))
+    }
+
+    fn begin<G: OnPublish>(
+        &self,
+        source: MapId,
+        target: MapId,
+        blocks: Blocks,
+        with: impl FnOnce(&mut Change) -> G,
+    ) -> Result<()> {
+        let _room = self.change_room.claim_log_room(GroupBytes::RECORDS);
+        let end = blocks.0.div_ceil(LEAF_BLOCKS);
+        let clone = (end > 0).then_some(CloneStep::Begin { target, source, end });
+        let mut plan = Plan { clone, ..Plan::default() };
+        let held = with(&mut plan.change);
+        self.publisher.apply_certain(plan)?;
+        held.published();
+        Ok(())
+    }
+
+    /// The number of reserved blocks of a map. No leaf is read if the volume has none.
+    fn reserved_blocks(&self, map: MapId) -> Result<u64> {
+        if self.state.lock().totals.reserved == Blocks(0) {
+            return Ok(0);
+        }
+        let (mut from, mut reserved) = (0, 0);
+        loop {
+            let leaves = self.metadata.stored_leaves(map, from, LEAVES_COUNTED)?;
+            for leaf in &leaves {
+                reserved += self.metadata.leaf(LeafKey { map, leaf: *leaf })?.reserved_blocks();
+            }
+            match leaves.last() {
+                Some(last) if leaves.len() == LEAVES_COUNTED => from = last + 1,
+                _ => return Ok(reserved),
+            }
+        }
+    }
+}
+
+impl LazyClones {
+    /// Whether any clone is pending. It may become so only under the lock of its source.
+    pub fn are_any(&self) -> bool {
+        are_any(&self.is_any)
+    }
+
+    /// Gives everything that reads these leaves of a map references of its own, so that they may change. The caller
+    /// holds the map's lock exclusively, and has claimed no room in the log. It may call this before too, without the
+    /// lock, so that little is left to do under it.
+    pub fn own(&self, map: MapId, leaves: impl IntoIterator<Item = u64>) -> Result<()> {
+        if !self.are_any() {
+            return Ok(());
+        }
+        for leaf in leaves {
+            while let Some(key) = self.to_take(LeafKey { map, leaf }) {
+                self.take(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn to_take(&self, key: LeafKey) -> Option<LeafKey> {
+        self.state.lock().clones.to_take(key)
+    }
+
+    /// Takes a leaf of a pending clone, if the clone still lacks it. What the clone reads there cannot change before
+    /// that, so no map is locked.
+    fn take(&self, key: LeafKey) -> Result<()> {
+        self.health.usable()?;
+        let leaf = self.metadata.leaf(key)?;
+        self.metadata.keep_pages(&pages_in(leaf.extents().iter().copied()))?;
+        let _room = self.change_room.claim_log_room(GroupBytes::of_leaves(1));
+        let plan = plan_take(key, &leaf);
+        let taken: u64 = plan.shared.iter().map(|run| run.blocks).sum();
+        match self.publisher.publish_plan(plan)? {
+            None => drop(self.stats.counters.blocks_cloned.fetch_add(taken, Relaxed)),
+            Some(refusal) => {
+                if let Some(pbn) = refusal.pbns.first() {
+                    return Err(Error::Invalid(format!("block {pbn} has the largest number of references")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a part of the background work on one pending clone. False: none has anything left that can be done.
+    pub fn step(&self) -> Result<bool> {
+        if !self.are_any() {
+            return Ok(false);
+        }
+        let Some(target) = self.state.lock().clones.oldest() else { return Ok(false) };
+        self.health.usable()?;
+        let done = self.step_of(target);
+        if done.is_err() {
+            self.state.lock().clones.park(target);
+        }
+        done.map(|()| true)
+    }
+
+    fn step_of(&self, target: MapId) -> Result<()> {
+        let Some(PendingClone { next, end, .. }) = self.state.lock().clones.record(target) else { return Ok(()) };
+        let leaves = self.metadata.stored_leaves(target, next, STEP_LEAVES)?;
+        for &leaf in leaves.iter().filter(|leaf| **leaf < end) {
+            if self.signals.is_stopped() {
+                return Ok(());
+            }
+            let key = LeafKey { map: target, leaf };
+            if self.state.lock().clones.lacks(key) {
+                self.change_room.wait_for_background_room();
+                self.take(key)?;
+            }
+        }
+        let to = leaves.last().filter(|_| leaves.len() == STEP_LEAVES).map_or(end, |last| last + 1);
+        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
+        let advance = Plan { clone: Some(CloneStep::Advance { target, to }), ..Plan::default() };
+        self.publisher.publish_plan(advance).map(|_| ())
+    }
+}
+
+/// The plan for taking a leaf as a clone reads it.
+fn plan_take(key: LeafKey, leaf: &ExtentLeaf) -> Plan {
+    let mut plan = Plan { map: Some(key.map), clone: Some(CloneStep::Take(key)), ..Plan::default() };
+    for extent in leaf.extents() {
+        let Target::Data(pbn) = extent.target else { unreachable!("a clone has no reserved space") };
+        plan.shared.push(Run { pbn, blocks: u64::from(extent.blocks) });
+        let lbn = Lbn(key.leaf * LEAF_BLOCKS + u64::from(extent.first));
+        plan.mapped.push(Mapped { lbn, blocks: extent.blocks, target: extent.target });
+    }
+    if !leaf.is_empty() {
+        plan.leaves.push((key, leaf.clone()));
+    }
+    plan
+}

@@ -1,0 +1,84 @@
+//! Lazy clones of files: a new file that has the content of another at one moment, however large that is.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, MapId};
+
+use crate::content::write::{WriteOrigin, written};
+use crate::inodes::cache::Inode;
+use crate::names::directory::check_new_name;
+use crate::{Attributes, Caller, Error, FileSystem, Ino, Privileges, Result};
+
+impl FileSystem {
+    /// Does what may take long before [`FileSystem::clone_file`]. See [`oncefs_engine::Store::prepare_clone`].
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Stale`: the source does not exist.
+    /// - `IsADirectory`, `Invalid`: the source is not a regular file.
+    /// - `Engine`, `NoSpace`: a device failed, or metadata is damaged.
+    pub fn prepare_clone(&self, source: Ino) -> Result<()> {
+        self.check_writable()?;
+        let (map, _) = self.inode(source)?.map_and_size()?;
+        Ok(self.store.prepare_clone(map)?)
+    }
+
+    /// Makes a regular file `name` in the directory `parent` with the content and the permissions of `source`. The
+    /// content is that of one moment, and takes no longer for a large file than for a small one
+    /// ([`oncefs_engine::Store::clone_map`] says what comes later). Only reserved space is not cloned.
+    ///
+    /// The file has its content before its name: a crash in between leaves no file. After an error there is none either.
+    ///
+    /// # Errors
+    ///
+    /// - As [`FileSystem::mknod`] and [`FileSystem::prepare_clone`].
+    /// - `Invalid`: the source's reserved space changed all the time.
+    pub fn clone_file(&self, source: Ino, parent: Ino, name: &[u8], caller: &Caller<'_>) -> Result<Attributes> {
+        self.prepare_clone(source)?;
+        check_new_name(name)?;
+        let source = self.inode(source)?;
+        let permissions = source.lock().permissions & 0o777;
+        if self.find(parent, name)?.is_some() {
+            return Err(Error::Exists);
+        }
+        let made = self.tmpfile(parent, permissions, caller)?.ino;
+        let named = self
+            .inode(made)
+            .and_then(|target| self.share_content(&source, &target))
+            .and_then(|()| self.link(made, parent, name));
+        if named.is_err()
+            && let Err(error) = self.forget(made)
+        {
+            log::debug!("inode {}, a clone without a name, is left to the next mount: {error}", made.0);
+        }
+        named
+    }
+
+    /// Gives an empty file the content of another.
+    fn share_content(&self, source: &Arc<Inode>, target: &Arc<Inode>) -> Result<()> {
+        let (empty, now) = (target.map_and_size()?.0, self.clock.now());
+        source.with_map(|map, _| {
+            // Changes of the map are published under its lock, so size and blocks stay in step with it.
+            let seen = Cell::new((0, 0));
+            let blocks = || {
+                let record = source.lock();
+                seen.set((record.size, record.blocks));
+                Blocks(record.size.div_ceil(BLOCK_BYTES as u64))
+            };
+            let with = |clone: MapId, reserved, change: &mut Change| {
+                let (size, blocks) = seen.get();
+                self.store.first_policy(change, empty, FilePolicy::default());
+                self.edit_inode(target, change, |record| {
+                    debug_assert_eq!((record.map, record.size), (empty, 0), "inode {} is not empty", target.ino.0);
+                    (record.map, record.size) = (clone, size);
+                    record.blocks = blocks.saturating_sub(reserved);
+                    written(record, WriteOrigin::Caller { privileges: Privileges::Kept }, now);
+                })
+            };
+            self.store.clone_map(map, blocks, with)?;
+            Ok(())
+        })
+    }
+}

@@ -1,9 +1,9 @@
 //! `oncefs disk`: ext4 on block devices whose blocks the volume stores once.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use oncefs_system_tests::{Mount, bytes, eventually, oncefs, run, run_json, sys, test_dir};
 use tempfile::TempDir;
@@ -40,6 +40,14 @@ impl Attached {
             run(Command::new("mkfs.ext4").args(["-q", "-E", lazy]).arg(&attached.device));
         }
         run(Command::new("mount").args(["-t", "ext4"]).arg(&attached.device).arg(attached.place.path()));
+        attached
+    }
+
+    /// A snapshot with an ext4.
+    fn read_only(mount: &Mount, name: &str) -> Self {
+        let device = PathBuf::from(run(&mut disk(mount, "attach", &[name])).trim());
+        let attached = Self { volume: mount.dir(), device, place: tempfile::tempdir().unwrap() };
+        run(Command::new("mount").args(["-t", "ext4", "-o", "ro"]).arg(&attached.device).arg(attached.place.path()));
         attached
     }
 
@@ -299,4 +307,103 @@ fn a_disk_whose_daemon_died_is_unmounted_as_usual_and_mounted_again() {
     assert_eq!(fs::read(disk.join("kept")).unwrap(), b"content");
     disk.umount();
     disk.await_end_and_check();
+}
+
+#[test]
+fn a_snapshot_of_a_mounted_disk_holds_one_moment_and_a_rollback_brings_it_back() {
+    let mut mount = Mount::new("512M");
+    run(&mut disk(&mount, "create", &["home", "128M"]));
+    let attached = Attached::new(&mount, "home", true);
+    let (old, new) = (bytes(3, 20 * MIB as usize), bytes(4 << 32, 20 * MIB as usize));
+    write_synced(&attached.join("file"), &old);
+    // Not synced: the file system writes it before it stands still.
+    fs::write(attached.join("late"), b"late").unwrap();
+    run(&mut disk(&mount, "snapshot", &["home", "one"]));
+    write_synced(&attached.join("file"), &new);
+    fs::remove_file(attached.join("late")).unwrap();
+
+    let (code, said) = fails(disk(&mount, "snapshot", &["home", "one"]));
+    assert!(code == 1 && said.contains("there is a snapshot home@one already"), "{said}");
+    let (_, said) = fails(disk(&mount, "rollback", &["home", "one"]));
+    assert!(said.contains("is attached as /dev/loop"), "{said}");
+
+    let seen = Attached::read_only(&mount, "home@one");
+    assert!(fs::read(seen.join("file")).unwrap() == old);
+    assert_eq!(fs::read(seen.join("late")).unwrap(), b"late");
+    assert!(fs::write(seen.join("file"), b"no").is_err());
+    let list = shown(&mount);
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    assert_eq!(list[0]["snapshots"][0]["name"], "home@one");
+    assert!(list[0]["snapshots"][0]["device"].is_string());
+    seen.umount();
+    run(&mut disk(&mount, "detach", &["home@one"]));
+
+    attached.umount();
+    run(&mut disk(&mount, "detach", &["home"]));
+    run(&mut disk(&mount, "rollback", &["home", "one"]));
+    let back = Attached::new(&mount, "home", false);
+    assert!(fs::read(back.join("file")).unwrap() == old);
+    write_synced(&back.join("file"), &new);
+    back.umount();
+    run(Command::new("fsck.ext4").arg("-fn").arg(&back.device));
+    run(&mut disk(&mount, "detach", &["home"]));
+
+    let (_, said) = fails(disk(&mount, "remove", &["home"]));
+    assert!(said.contains("has 1 snapshots") && said.contains("home@one"), "{said}");
+    run(&mut disk(&mount, "remove", &["home@one"]));
+    run(&mut disk(&mount, "remove", &["home"]));
+    assert_eq!(shown(&mount).as_array().unwrap().len(), 0);
+    mount.check();
+}
+
+#[test]
+fn a_clone_of_a_snapshot_is_a_disk_of_its_own_and_survives_a_killed_daemon() {
+    let mut mount = Mount::new("512M");
+    run(&mut disk(&mount, "create", &["vm", "64M"]));
+    let attached = Attached::new(&mount, "vm", true);
+    let content = bytes(9, 10 * MIB as usize);
+    write_synced(&attached.join("file"), &content);
+    run(&mut disk(&mount, "snapshot", &["vm", "clean"]));
+    run(&mut disk(&mount, "clone", &["vm@clean", "second"]));
+    run(&mut disk(&mount, "clone", &["vm", "third"]));
+    write_synced(&attached.join("file"), b"changed");
+    mount.kill();
+    drop(attached);
+    mount.mount();
+    for name in ["second", "third"] {
+        let clone = Attached::new(&mount, name, false);
+        assert!(fs::read(clone.join("file")).unwrap() == content, "{name}");
+        write_synced(&clone.join("file"), name.as_bytes());
+        clone.umount();
+        run(Command::new("fsck.ext4").arg("-fn").arg(&clone.device));
+        run(&mut disk(&mount, "detach", &[name]));
+    }
+    let seen = Attached::read_only(&mount, "vm@clean");
+    assert!(fs::read(seen.join("file")).unwrap() == content);
+    drop(seen);
+    mount.check();
+}
+
+#[test]
+fn a_file_system_goes_on_when_the_command_that_lets_it_stand_still_is_killed() {
+    let mount = Mount::new("256M");
+    run(&mut disk(&mount, "create", &["home", "64M"]));
+    let attached = Attached::new(&mount, "home", true);
+    let mut keeper = Command::new(oncefs())
+        .args(["disk", "stand-still"])
+        .arg(attached.place.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "frozen\n");
+    let (_, said) = fails(disk(&mount, "snapshot", &["home", "one"]));
+    assert!(said.contains("another program has frozen it"), "{said}");
+    // A killed command closes its end of the pipe.
+    drop(keeper.stdin.take());
+    assert!(keeper.wait().unwrap().success());
+    write_synced(&attached.join("file"), b"goes on");
+    assert!(shown(&mount)[0]["snapshots"].as_array().unwrap().is_empty());
 }

@@ -1,7 +1,8 @@
-//! `oncefs disk`: disks in a volume, shown as block devices for other file systems.
+//! `oncefs disk`: disks in a volume and their snapshots, shown as block devices for other file systems.
 
 mod list;
 mod resize;
+mod snapshot;
 
 use std::fs::File;
 use std::io;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::disks::of_mount::{device_of, find, mount_of, whole_sectors};
-use crate::disks::{Access, DiskName, Front, LoopDevices};
+use crate::disks::{Access, DiskName, DiskOrSnapshot, Front, LoopDevices, standstill};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
 use crate::names::shown;
@@ -40,12 +41,21 @@ enum What {
     Attach(AttachArgs),
     /// End the block device of a disk
     Detach(OneArgs),
-    /// Show the disks of a mounted volume
+    /// Show the disks of a mounted volume, and their snapshots
     List(list::ListArgs),
     /// Enlarge a disk, or shrink it as far as its file system was shrunk
     Resize(resize::ResizeArgs),
-    /// Remove a disk with everything on it
+    /// Keep what a disk holds now, mounted or not
+    Snapshot(snapshot::SnapshotArgs),
+    /// Give a disk what its snapshot holds
+    Rollback(snapshot::RollbackArgs),
+    /// Make a disk with the content of another, or of a snapshot
+    Clone(snapshot::CloneArgs),
+    /// Remove a disk or a snapshot with everything on it
     Remove(OneArgs),
+    /// Let a file system stand still until standard input ends; `snapshot` starts it
+    #[command(hide = true)]
+    StandStill(StandStillArgs),
 }
 
 /// Arguments of `disk create`.
@@ -77,9 +87,9 @@ Examples:
 struct AttachArgs {
     /// The volume, or any path inside its mount
     target: PathBuf,
-    /// Name of the disk
-    name: DiskName,
-    /// Refuse writes to the device
+    /// Name of the disk, or of a snapshot: NAME or NAME@SNAPSHOT
+    name: DiskOrSnapshot,
+    /// Refuse writes to the device; a snapshot is never written
     #[arg(long)]
     read_only: bool,
 }
@@ -89,8 +99,15 @@ struct AttachArgs {
 struct OneArgs {
     /// The volume, or any path inside its mount
     target: PathBuf,
-    /// Name of the disk
-    name: DiskName,
+    /// Name of the disk, or of a snapshot: NAME or NAME@SNAPSHOT
+    name: DiskOrSnapshot,
+}
+
+/// Arguments of `disk stand-still`.
+#[derive(Debug, Args)]
+struct StandStillArgs {
+    /// Where the file system is mounted
+    dir: PathBuf,
 }
 
 /// Runs the command.
@@ -101,7 +118,11 @@ pub fn run(arguments: DiskArgs) -> Outcome {
         What::Detach(arguments) => detach(&arguments),
         What::List(arguments) => list::run(&arguments),
         What::Resize(arguments) => resize::run(&arguments),
+        What::Snapshot(arguments) => snapshot::snapshot(&arguments),
+        What::Rollback(arguments) => snapshot::rollback(&arguments),
+        What::Clone(arguments) => snapshot::clone(&arguments),
         What::Remove(arguments) => remove(&arguments),
+        What::StandStill(arguments) => standstill::keep(&arguments.dir),
     }
 }
 
@@ -134,20 +155,20 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-fn attach(AttachArgs { target, name, read_only }: &AttachArgs) -> Outcome {
+fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only }: &AttachArgs) -> Outcome {
     let disk = find(target, name)?;
     if let Some(device) = device_of(&disk, name)? {
         let text = format!("the disk {name} is attached already, as {}", shown(&device));
         return Err(Failure::new(exit::FAILED, text));
     }
-    let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let access = if *read_only || name.is_snapshot() { Access::ReadOnly } else { Access::ReadWrite };
     let device =
         LoopDevices.attach(&disk, access).or_fail_doing(exit::FAILED, format!("cannot attach the disk {name}"))?;
     say!("{}", shown(&device));
     Ok(())
 }
 
-fn detach(OneArgs { target, name }: &OneArgs) -> Outcome {
+fn detach(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
     let disk = find(target, name)?;
     let Some(device) = device_of(&disk, name)? else {
         return Err(Failure::new(exit::FAILED, format!("the disk {name} is not attached")));
@@ -163,7 +184,7 @@ fn detach(OneArgs { target, name }: &OneArgs) -> Outcome {
     }
 }
 
-fn remove(OneArgs { target, name }: &OneArgs) -> Outcome {
+fn remove(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
     let disk = find(target, name)?;
     if let Some(device) = device_of(&disk, name)? {
         let text = format!(
@@ -173,8 +194,8 @@ fn remove(OneArgs { target, name }: &OneArgs) -> Outcome {
         );
         return Err(Failure::new(exit::FAILED, text));
     }
-    let mount = mount_of(target, &MountOptions::default())?;
-    let folder = mount.folder()?;
-    let removed = folder.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound)).and_then(|folder| folder.remove(name));
+    let folder = mount_of(target, &MountOptions::default())?.make_folder()?;
+    snapshot::refuse_with_snapshots(&folder, target, name)?;
+    let removed = folder.remove(name);
     removed.or_fail_doing(exit::FAILED, format!("cannot remove the disk {name}"))
 }

@@ -130,6 +130,20 @@ pub enum Request {
         /// Change nothing, report what would happen.
         dry_run: bool,
     },
+    /// Do what may take long before `clone-file`.
+    PrepareClone {
+        /// The file's inode number.
+        inode: u64,
+    },
+    /// Make a new file with the content that another has at one moment.
+    CloneFile {
+        /// The other file's inode number.
+        inode: u64,
+        /// The inode number of the new file's directory.
+        directory: u64,
+        /// The new file's name.
+        name: String,
+    },
     /// The policy of a file, or of new files in a directory: `EffectiveView`.
     Policy {
         /// Its inode number.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
-use oncefs_fs::{AtimePolicy, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
+use oncefs_fs::{AtimePolicy, Caller, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
 use oncefs_fuse::{KernelCache, MountFlags, RoomGauge, ShutdownMode};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -30,6 +30,9 @@ const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Files open for writing in one answer.
 const OPEN_MAX: usize = 10_000;
+
+/// Commands are root's.
+const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
 /// The text is not read.
 const CLIENT_GONE: &str = "the command ended before its answer";
@@ -241,6 +244,11 @@ impl Handler for OpenVolume {
                 let (run_blocks_min, dry_run) = (*run_blocks_min, *dry_run);
                 let options = DefragOptions { from, run_blocks_min, space, dry_run, ..DefragOptions::default() };
                 self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
+            }
+            Request::PrepareClone { inode } => to_json(self.file_system.prepare_clone(Ino(*inode))),
+            Request::CloneFile { inode, directory, name } => {
+                let made = self.file_system.clone_file(Ino(*inode), Ino(*directory), name.as_bytes(), &ROOT);
+                to_json(made.map(|_| ()))
             }
             Request::Policy { inode } => {
                 to_json(self.file_system.effective(Ino(*inode)).map(answers::EffectiveView::of))

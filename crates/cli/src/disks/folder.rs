@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::name::DiskName;
+use super::name::{DiskName, DiskOrSnapshot};
 
 /// Below the mount's root.
 const FOLDER: [&str; 2] = [".oncefs", "disks"];
@@ -102,16 +102,53 @@ impl Folder {
         }
     }
 
-    /// The names of all disks, sorted.
+    /// The inode number of the folder.
+    ///
+    /// # Errors
+    /// The daemon's.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(self.held.metadata()?.ino())
+    }
+
+    /// The names of all disks and snapshots, each disk before its snapshots, sorted.
     ///
     /// # Errors
     /// The daemon's.
     pub fn names(&self) -> io::Result<Vec<DiskName>> {
         let entries = std::fs::read_dir(&self.path)?.collect::<io::Result<Vec<_>>>()?;
         let files = entries.iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-        let mut names: Vec<_> = files.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        names.sort();
+        let named = |text: &str| text.parse().ok().map(|DiskOrSnapshot(name)| name);
+        let mut names: Vec<_> = files.filter_map(|entry| named(entry.file_name().to_str()?)).collect();
+        names.sort_by(|a, b| a.as_str().split('@').cmp(b.as_str().split('@')));
         Ok(names)
+    }
+
+    /// Gives an unfinished file the name of its disk: that of a new one, or in place of an old one.
+    ///
+    /// # Errors
+    /// AlreadyExists, unless it replaces.
+    pub fn finish(&self, file: &str, name: &DiskName, replaces: bool) -> io::Result<()> {
+        let (from, to, folder) = (c_string(file), c_string(name.as_str()), self.held.as_raw_fd());
+        let flags = if replaces { 0 } else { libc::RENAME_NOREPLACE };
+        // SAFETY: an open directory and NUL-terminated names that outlive the call.
+        match unsafe { libc::renameat2(folder, from.as_ptr(), folder, to.as_ptr(), flags) } {
+            0 => self.held.sync_all(),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Removes the files that interrupted attempts to make a disk left.
+    ///
+    /// # Errors
+    /// The daemon's.
+    pub fn remove_unfinished(&self, name: &DiskName) -> io::Result<()> {
+        for entry in std::fs::read_dir(&self.path)? {
+            let file = entry?.file_name();
+            if let Some(file) = file.to_str().filter(|file| name.left(file)) {
+                self.remove_file(file)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a disk.
@@ -119,7 +156,11 @@ impl Folder {
     /// # Errors
     /// The daemon's.
     pub fn remove(&self, name: &DiskName) -> io::Result<()> {
-        let text = c_string(name.as_str());
+        self.remove_file(name.as_str())
+    }
+
+    fn remove_file(&self, name: &str) -> io::Result<()> {
+        let text = c_string(name);
         // SAFETY: an open directory and a NUL-terminated name that outlives the call.
         match unsafe { libc::unlinkat(self.held.as_raw_fd(), text.as_ptr(), 0) } {
             0 => self.held.sync_all(),

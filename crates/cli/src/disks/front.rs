@@ -31,6 +31,8 @@ pub trait Front {
     fn detach(&self, disk: &Disk, device: &Path) -> Result<(), String>;
     /// Lets a device end by itself with its last user, which it has already.
     fn end_with_last_user(&self, device: &Path) -> Result<(), String>;
+    /// Whether what is written to a device is in its disk at once, past the kernel's cache of the disk.
+    fn is_direct(&self, device: &Path) -> bool;
     /// Gives a device the size that its disk has now.
     fn resized(&self, device: &Path) -> Result<(), String>;
 }
@@ -72,6 +74,12 @@ impl Front for LoopDevices {
     fn end_with_last_user(&self, device: &Path) -> Result<(), String> {
         // The kernel detaches a device in use when that ends.
         output(losetup().arg("--detach").arg(device)).map(drop)
+    }
+
+    fn is_direct(&self, device: &Path) -> bool {
+        let name = device.file_name().unwrap_or_default();
+        let flag = fs::read_to_string(Path::new("/sys/block").join(name).join("loop/dio"));
+        flag.is_ok_and(|flag| flag.trim() == "1")
     }
 
     fn resized(&self, device: &Path) -> Result<(), String> {

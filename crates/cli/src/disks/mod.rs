@@ -8,11 +8,12 @@ mod folder;
 mod front;
 mod name;
 pub mod of_mount;
+pub mod standstill;
 
 pub use content::{Content, content};
 pub use folder::{Disk, Folder};
 pub use front::{Access, Front, LoopDevices, lock, mounted_at};
-pub use name::DiskName;
+pub use name::{DiskName, DiskOrSnapshot};
 
 /// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.
 pub const SECTOR_BYTES: u64 = 4096;

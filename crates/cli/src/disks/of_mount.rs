@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use oncefs_engine::Store;
 
 use super::{Disk, DiskName, Folder, Front, LoopDevices, SECTOR_BYTES, lock};
-use crate::control::target::Target;
+use crate::control::target::{Daemon, Target};
 use crate::daemon::start;
 use crate::daemon::task::Task;
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -29,6 +29,8 @@ const DISK_BYTES_MIN: u64 = 1 << 20;
 pub struct HeldMount {
     /// Where it is.
     pub dir: PathBuf,
+    /// Its daemon.
+    pub daemon: Daemon,
     root: File,
 }
 
@@ -37,7 +39,8 @@ impl HeldMount {
     fn of(mount: &Mount) -> io::Result<Option<Self>> {
         let root = File::open(&mount.dir)?;
         let is_it = Some(root.metadata()?.dev()) == mount.device_number();
-        Ok(is_it.then(|| Self { dir: mount.dir.clone(), root }))
+        let daemon = Daemon { volume: mount.source.clone() };
+        Ok(is_it.then(|| Self { dir: mount.dir.clone(), daemon, root }))
     }
 
     /// The folder of disks. None: there never was a disk.
@@ -102,6 +105,13 @@ pub fn find_in(mount: &HeldMount, target: &Path, name: &DiskName) -> Outcome<Dis
         true => Ok(disk),
         false => Err(Failure::new(exit::FAILED, format!("another command works on the disk {name}: try again"))),
     }
+}
+
+/// The snapshots of a disk, sorted.
+pub fn snapshots_of(folder: &Folder, name: &DiskName) -> Outcome<Vec<DiskName>> {
+    let mut names = folder.names().or_fail_doing(exit::FAILED, format!("cannot tell which snapshots {name} has"))?;
+    names.retain(|snapshot| snapshot.is_snapshot_of(name));
+    Ok(names)
 }
 
 /// The device that shows a disk, if any.

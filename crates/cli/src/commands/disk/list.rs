@@ -26,6 +26,8 @@ Columns:
   written   what of it has content, before deduplication
   content   the file system on it, - if there is none, ? if it is not known here
 
+The snapshots of a disk follow it, as NAME@SNAPSHOT.
+
 Examples:
   oncefs disk list /mnt
   oncefs disk list /mnt --json | jq -r '.disks[] | select(.device) | .name'")]
@@ -58,7 +60,7 @@ pub fn run(ListArgs { target, json }: &ListArgs) -> Outcome {
         }
     };
     if *json {
-        say!("{}", names::json(&json!({ "disks": disks.iter().map(as_json).collect::<Vec<_>>() })));
+        say!("{}", names::json(&json!({ "disks": as_json(&disks) })));
     } else if disks.is_empty() {
         say!("{} has no disks", shown(target));
     } else {
@@ -100,17 +102,33 @@ fn table(disks: &[Shown]) -> String {
     table.plain()
 }
 
-fn as_json(disk: &Shown) -> Value {
+/// Each disk with its snapshots, which follow it.
+fn as_json(shown: &[Shown]) -> Vec<Value> {
+    let mut disks: Vec<Value> = Vec::new();
+    for one in shown {
+        match disks.last_mut().and_then(|disk| disk["snapshots"].as_array_mut()).filter(|_| one.name.is_snapshot()) {
+            Some(snapshots) => snapshots.push(one_as_json(one)),
+            None => disks.push(one_as_json(one)),
+        }
+    }
+    disks
+}
+
+fn one_as_json(disk: &Shown) -> Value {
     let file_system = match disk.content {
         Content::FileSystem { kind, .. } => Some(kind),
         Content::Nothing | Content::Unknown => None,
     };
-    json!({
+    let mut value = json!({
         "name": disk.name.as_str(),
         "bytes": disk.bytes,
         "written_bytes": disk.written_bytes,
         "file_system": file_system,
         "device": disk.device.as_deref().map(path),
         "mounted_on": disk.mounted_at.as_deref().map(path),
-    })
+    });
+    if !disk.name.is_snapshot() {
+        value["snapshots"] = json!([]);
+    }
+    value
 }

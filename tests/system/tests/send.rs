@@ -6,10 +6,11 @@ mod trees;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use oncefs_system_tests::{Mount, bytes, eventually, oncefs, test_dir};
+use oncefs_system_tests::{Mount, bytes, eventually, oncefs, run, sys, test_dir};
 use tempfile::TempDir;
 use trees::{described, make_tree};
 
@@ -250,4 +251,85 @@ fn damaged_streams_and_impossible_requests_are_refused_and_leave_nothing_under_t
     assert!(wrong.status.code() == Some(2) && said(&wrong).contains("not a whole token"), "{}", said(&wrong));
     let up = receive(&pair.to.dir(), "../copy", &[]).stdin(Stdio::null()).output().unwrap();
     assert!(up.status.code() == Some(2) && said(&up).contains("cannot be the name"), "{}", said(&up));
+}
+
+/// Copies a tree without its data, as a snapshot would.
+fn clone_tree(from: &Path, to: &Path) {
+    run(Command::new("cp").args(["-a", "--reflink=auto"]).arg(from).arg(to));
+}
+
+fn change(tree: &Path) {
+    let file = File::options().write(true).open(tree.join("dir/large")).unwrap();
+    file.write_all_at(&bytes(50, 3 * 4096), 100 * BLOCK).unwrap();
+    file.set_len(650 * BLOCK + 99).unwrap();
+    File::options().write(true).open(tree.join("dir/same")).unwrap().set_len(300 * BLOCK + 5).unwrap();
+    fs::create_dir(tree.join("new")).unwrap();
+    fs::rename(tree.join("z-shifted"), tree.join("new/moved")).unwrap();
+    fs::write(tree.join("new/file"), bytes(51, 5000)).unwrap();
+    fs::remove_file(tree.join("dir/inner/small-9")).unwrap();
+    fs::write(tree.join("dir/inner/small-10"), b"other").unwrap();
+    fs::remove_file(tree.join("repeats")).unwrap();
+    fs::create_dir(tree.join("repeats")).unwrap();
+    sys::set_xattr(&tree.join("dir/inner/small-11"), "user.new", b"value").unwrap();
+}
+
+#[test]
+fn of_a_newer_tree_only_the_changes_are_sent_and_stored() {
+    let mut pair = Pair::new();
+    make_tree(&pair.from.join("old"));
+    clone_tree(&pair.from.join("old"), &pair.from.join("new"));
+    change(&pair.from.join("new"));
+    pair.receive_all("old", &pair.send("old", &[]));
+    let (stored, older) = (pair.to.figure("space", "stored_bytes"), pair.from.join("old"));
+    let changes = pair.send("new", &["--from", older.to_str().unwrap()]);
+    assert!(changes.len() < 200_000, "{} bytes for a few changes", changes.len());
+    pair.receive_all("new", &changes);
+    pair.assert_equal("new", "new");
+    pair.assert_equal("old", "old");
+    pair.to.check();
+    pair.assert_equal("new", "new");
+    let more = pair.to.figure("space", "stored_bytes") - stored;
+    assert!(more < 200_000, "{more} bytes more for a few changes");
+    pair.assert_nothing_is_left();
+
+    // The same in two parts.
+    for part in [2, 3] {
+        let name = format!("new-{part}");
+        refused(&pair.receive(&name, &changes[..changes.len() * (part - 1) / part], &[]));
+        let token = pair.token(&name);
+        let without = send(&pair.from.join("new"), &["--resume", &token], &pair.stream("none"));
+        assert!(refused(&without).contains("of another stream"), "{}", said(&without));
+        let rest = pair.send("new", &["--from", older.to_str().unwrap(), "--resume", &token]);
+        pair.receive_all(&name, &rest);
+        pair.assert_equal("new", &name);
+    }
+}
+
+#[test]
+fn changes_are_refused_where_the_older_tree_is_missing_or_was_changed() {
+    let pair = Pair::new();
+    make_tree(&pair.from.join("old"));
+    clone_tree(&pair.from.join("old"), &pair.from.join("new"));
+    change(&pair.from.join("new"));
+    let older = pair.from.join("old");
+    let changes = pair.send("new", &["--from", older.to_str().unwrap()]);
+    assert!(refused(&pair.receive("new", &changes, &[])).contains("receive that one into the same directory first"));
+    pair.assert_nothing_is_left();
+    fs::create_dir(pair.to.join("elsewhere")).unwrap();
+    let mut elsewhere = receive(&pair.to.join("elsewhere"), "old", &[]);
+    let full = pair.stream("full");
+    fs::write(&full, pair.send("old", &[])).unwrap();
+    assert!(elsewhere.stdin(File::open(&full).unwrap()).status().unwrap().success());
+    let at = pair.to.join("elsewhere/old");
+    let output = pair.receive("new", &changes, &["--older", at.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    pair.assert_equal("new", "new");
+    let file = File::options().write(true).open(at.join("dir/large")).unwrap();
+    file.write_all_at(b"x", 5).unwrap();
+    drop(file);
+    let output = pair.receive("again", &changes, &["--older", at.to_str().unwrap()]);
+    assert!(refused(&output).contains("dir/large: a file of the older tree was changed"), "{}", said(&output));
+    assert!(!pair.to.join("again").exists());
+    let apart = send(&pair.from.join("new"), &["--from", at.to_str().unwrap()], &pair.stream("none"));
+    assert!(refused(&apart).contains("is in another mount"), "{}", said(&apart));
 }

@@ -16,6 +16,7 @@ use oncefs_stream::{Digest, Header, Name, Reader, Record};
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::files::attributes::RECEIVED;
 use crate::files::held::Held;
 use crate::files::in_mount::InMount;
 use crate::names::shown;
@@ -36,6 +37,7 @@ token that --token prints; --discard gives it up. Needs root. Experimental.
 Examples:
   oncefs receive /backup home < home.stream
   ssh host oncefs send /mnt/home | oncefs receive /backup home
+  ssh host oncefs send /mnt/home-2 --from /mnt/home-1 | oncefs receive /backup home-2
   oncefs receive /backup home --token         the token for oncefs send --resume
   oncefs receive /backup home --discard       remove what an interrupted receive left")]
 pub struct ReceiveArgs {
@@ -43,6 +45,9 @@ pub struct ReceiveArgs {
     pub dir: PathBuf,
     /// Name of the new directory in it
     pub name: OsString,
+    /// Where the older directory of an incremental stream is [default: it is looked for in DIR]
+    #[arg(long, value_name = "PATH")]
+    pub older: Option<PathBuf>,
     /// Print the token of an interrupted receive, and do nothing else
     #[arg(long, conflicts_with = "discard")]
     pub token: bool,
@@ -149,9 +154,26 @@ impl Target<'_> {
         }
     }
 
-    /// The older tree that the stream refers to.
-    fn older(&self, _identity: &Digest) -> Outcome<Held> {
-        self.refuse("the stream refers to an older tree, which is not supported yet")
+    /// The older tree that the stream refers to: the given one, or the one in the same directory that was received from
+    /// the same source.
+    fn older(&self, identity: &Digest) -> Outcome<Held> {
+        if let Some(path) = &self.arguments.older {
+            let older = InMount::find(path, "give a directory in one")?;
+            return match older.mount.dir == self.dir.mount.dir {
+                true => Ok(older.held),
+                false => self.refuse(format!("{} is in another mount", shown(path))),
+            };
+        }
+        let found = received_in(&self.dir.held, identity).or_fail_doing(exit::FAILED, self.failed())?;
+        found.map_or_else(
+            || {
+                self.refuse(
+                    "the stream has only what changed since an older directory, which is not here: receive that one \
+                     into the same directory first, or say with --older where it is",
+                )
+            },
+            Ok,
+        )
     }
 
     /// Makes everything durable that has arrived.
@@ -159,6 +181,21 @@ impl Target<'_> {
         self.daemon.write_back()?;
         self.daemon.ask::<()>(Request::Commit)
     }
+}
+
+/// The directory in `dir` that is a copy of the tree with this identity.
+fn received_in(dir: &Held, identity: &Digest) -> io::Result<Option<Held>> {
+    let wanted = identity.to_string();
+    for entry in dir.entries()?.into_iter().filter(|entry| !entry.is_file) {
+        // What cannot be held is another file system, or gone.
+        let Ok(held) = dir.below([entry.name.as_os_str()]) else { continue };
+        let mut value = [0_u8; 64];
+        let length = held.attribute(RECEIVED, &mut value);
+        if length.is_some_and(|length| value[..length] == *wanted.as_bytes()) && held.about()?.is_dir() {
+            return Ok(Some(held));
+        }
+    }
+    Ok(None)
 }
 
 /// A stream on its way in.

@@ -1,6 +1,7 @@
 //! `oncefs send`: writes a directory as a stream in which each content occurs once.
 
 mod body;
+mod older;
 mod outgoing;
 mod resume;
 mod tree;
@@ -8,7 +9,7 @@ mod tree;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use oncefs_stream::{Digest, Header, Key, Token, Writer, identity};
@@ -20,6 +21,7 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 use crate::size::Size;
+use older::OlderTree;
 use outgoing::Outgoing;
 use tree::Sender;
 
@@ -37,10 +39,14 @@ out. Needs root. Experimental.
 Examples:
   oncefs send /mnt/home > home.stream
   oncefs send /mnt/home | ssh host oncefs receive /backup home
+  oncefs send /mnt/home-2 --from /mnt/home-1 | ssh host oncefs receive /backup home-2
   oncefs send /mnt/home --resume TOKEN | ssh host oncefs receive /backup home")]
 pub struct SendArgs {
     /// A directory in a mount
     pub path: PathBuf,
+    /// Send only what changed since this older directory of the same mount, which the receiver has
+    #[arg(long, value_name = "OLDER")]
+    pub from: Option<PathBuf>,
     /// Go on with a stream that broke off: the token is that of oncefs receive DIR NAME --token
     #[arg(long, value_name = "TOKEN")]
     pub resume: Option<Token>,
@@ -55,18 +61,20 @@ pub fn run(arguments: &SendArgs) -> Outcome {
     let top = directory(&arguments.path)?;
     let daemon = Daemon::of(&top.mount)?;
     daemon.write_back()?;
-    let header = header(arguments, &daemon, &top)?;
+    let older = arguments.from.as_deref().map(|path| older_than(&top, path)).transpose()?;
+    let header = header(arguments, &daemon, &top, older.as_ref())?;
     let failed = || format!("cannot send {}", shown(&arguments.path));
     let out = stdout().or_fail_doing(exit::FAILED, failed())?;
     let writer = Writer::begin(BufWriter::with_capacity(BUFFER_BYTES, out), &header);
     let writer = writer.or_fail_doing(exit::FAILED, failed())?;
-    let (totals, bytes) = Sender::new(Outgoing::new(&daemon, &top, header, writer)).send()?;
+    let older = older.map(|older| OlderTree::new(&older)).transpose().or_fail_doing(exit::FAILED, failed())?;
+    let (totals, bytes) = Sender::new(Outgoing::new(&daemon, &top, header, writer), older).send()?;
     let (data, shared, bytes) = (Size(totals.data_bytes), Size(totals.shared_bytes), Size(bytes));
     tell!("oncefs: sent {} entries in {bytes}: {data} of contents, and {shared} again", totals.entries);
     Ok(())
 }
 
-fn directory(path: &std::path::Path) -> Outcome<InMount> {
+fn directory(path: &Path) -> Outcome<InMount> {
     let found = InMount::find(path, "give a directory in one")?;
     let about = found.held.about().or_fail_doing(exit::FAILED, shown(path))?;
     match about.is_dir() {
@@ -75,17 +83,32 @@ fn directory(path: &std::path::Path) -> Outcome<InMount> {
     }
 }
 
-fn header(arguments: &SendArgs, daemon: &Daemon, top: &InMount) -> Outcome<Header> {
+/// The directory that `top` is compared with.
+fn older_than(top: &InMount, path: &Path) -> Outcome<InMount> {
+    let older = directory(path)?;
+    if older.mount.dir == top.mount.dir {
+        return Ok(older);
+    }
+    let (older, newer) = (shown(path), shown(&top.path));
+    let text = format!("{older} is in another mount than {newer}: their blocks cannot be compared");
+    Err(Failure::new(exit::FAILED, text))
+}
+
+fn header(arguments: &SendArgs, daemon: &Daemon, top: &InMount, older: Option<&InMount>) -> Outcome<Header> {
     let source = identity_of(daemon, top)?;
+    let older = older.map(|older| identity_of(daemon, older)).transpose()?;
     let resumed = match &arguments.resume {
         None => None,
-        Some(token) if token.source == source && token.older.is_none() => Some(token.position.clone()),
+        Some(token) if token.source == source && token.older == older => Some(token.position.clone()),
         Some(_) => {
-            let text = format!("the token is of another stream than that of {}", shown(&arguments.path));
+            let text = format!(
+                "the token is of another stream than that of {}: give the directory, and the one of --from, as before",
+                shown(&arguments.path)
+            );
             return Err(Failure::new(exit::FAILED, text));
         }
     };
-    Ok(Header { key: random_key()?, source, older: None, resumed })
+    Ok(Header { key: random_key()?, source, older, resumed })
 }
 
 /// Tells a directory from every other one in any volume: no volume reuses an inode number.

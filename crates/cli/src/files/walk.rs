@@ -58,7 +58,8 @@ impl Place {
         self.top.held.below(self.names())
     }
 
-    fn names(&self) -> Vec<&OsStr> {
+    /// Its names below the top of the walk.
+    pub fn names(&self) -> Vec<&OsStr> {
         let above = std::iter::successors(self.last.as_deref(), |name| name.above.as_deref());
         let mut names: Vec<&OsStr> = above.map(|name| name.name.as_os_str()).collect();
         names.reverse();

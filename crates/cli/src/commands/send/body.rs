@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use oncefs_engine::{Compared, ComparedRun, ComparedState};
 use oncefs_stream::{BLOCK_BYTES, DATA_BYTES_MAX, Digest, Place, Record, Source};
 
+use super::older::OlderFile;
 use super::outgoing::Outgoing;
 use crate::control::protocol::Request;
 use crate::failure::Outcome;
@@ -29,6 +30,8 @@ pub struct Body<'a, 'b> {
     outgoing: &'a mut Outgoing<'b>,
     file: &'a File,
     about: &'a Metadata,
+    /// The file that it is compared with.
+    older: Option<OlderFile>,
     /// Its number among the files whose contents are remembered.
     number: Option<u32>,
     pending: Pending,
@@ -37,8 +40,8 @@ pub struct Body<'a, 'b> {
 
 impl<'a, 'b> Body<'a, 'b> {
     /// The contents of the file that is being sent.
-    pub fn new(outgoing: &'a mut Outgoing<'b>, file: &'a File, about: &'a Metadata) -> Self {
-        Self { outgoing, file, about, number: None, pending: Pending::Nothing, buffer: Vec::new() }
+    pub fn new(outgoing: &'a mut Outgoing<'b>, file: &'a File, about: &'a Metadata, older: Option<OlderFile>) -> Self {
+        Self { outgoing, file, about, older, number: None, pending: Pending::Nothing, buffer: Vec::new() }
     }
 
     /// Sends everything from byte `start` on.
@@ -60,11 +63,12 @@ impl<'a, 'b> Body<'a, 'b> {
         if self.about.blocks() == 0 {
             return Ok(Compared::default());
         }
-        if self.about.len() < ASKED_BYTES_MIN && self.is_dense(size_blocks) {
+        if self.older.is_none() && self.about.len() < ASKED_BYTES_MIN && self.is_dense(size_blocks) {
             let all = ComparedRun { lbn, blocks: size_blocks.saturating_sub(lbn), state: ComparedState::Shared };
             return Ok(Compared { runs: vec![all], next: None });
         }
-        self.outgoing.daemon.ask(Request::Compare { inode: self.about.ino(), older: None, lbn })
+        let older = self.older.as_ref().map(|older| older.inode);
+        self.outgoing.daemon.ask(Request::Compare { inode: self.about.ino(), older, lbn })
     }
 
     /// Whether all of it is contents: no hole and no reserved room, neither in it nor behind it.
@@ -81,9 +85,24 @@ impl<'a, 'b> Body<'a, 'b> {
                 self.flush()?;
                 self.outgoing.record(&Record::Reserve { at, length: end - at })
             }
-            ComparedState::Same | ComparedState::Shared => self.contents(at, end, true),
+            ComparedState::Same => self.same(at, end),
+            ComparedState::Shared => self.contents(at, end, true),
             ComparedState::Own => self.contents(at, end, false),
         }
+    }
+
+    /// Sends where the older file has these contents.
+    fn same(&mut self, at: u64, end: u64) -> Outcome {
+        let Some(older) = &self.older else { return self.contents(at, end, true) };
+        let end = end.min(self.about.len());
+        // The last block of the older file may go on with zeros in this one.
+        let known = if end <= older.size { end } else { older.size / BLOCK * BLOCK };
+        if known > at {
+            let record = Record::Share { at, length: known - at, source: older.source(), source_at: at };
+            self.flush()?;
+            self.outgoing.record(&record)?;
+        }
+        self.contents(known.max(at), end, true)
     }
 
     /// Sends contents. `remembers`: they may come again.

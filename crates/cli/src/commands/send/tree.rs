@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use oncefs_stream::{Name, Record, Totals, TreePath};
 
 use super::body::Body;
+use super::older::OlderTree;
 use super::outgoing::Outgoing;
 use super::resume::{Left, left_of};
 use crate::failure::{OrFail, Outcome, exit};
@@ -24,6 +25,7 @@ const HELD_MAX: usize = 64;
 /// Sends a tree.
 pub struct Sender<'a> {
     outgoing: Outgoing<'a>,
+    older: Option<OlderTree>,
     /// The first name of each inode that has several.
     links: HashMap<u64, TreePath>,
 }
@@ -38,9 +40,9 @@ struct Directory {
 }
 
 impl<'a> Sender<'a> {
-    /// Will send what is in the top.
-    pub fn new(outgoing: Outgoing<'a>) -> Self {
-        Self { outgoing, links: HashMap::new() }
+    /// Will send what is in the top, and of the older tree only where its contents are.
+    pub fn new(outgoing: Outgoing<'a>, older: Option<OlderTree>) -> Self {
+        Self { outgoing, older, links: HashMap::new() }
     }
 
     /// Sends everything. Returns what the stream holds, and its length.
@@ -171,7 +173,9 @@ impl<'a> Sender<'a> {
                 };
                 let file = held.open_unnoticed().map_err(|e| self.outgoing.failed(&e))?;
                 self.outgoing.record(&Record::File { name, attributes, size: about.len(), start })?;
-                Body::new(&mut self.outgoing, &file, about).send(start)?;
+                let older = self.older.as_ref().map(|older| older.file(&self.outgoing.path, about)).transpose();
+                let older = older.map_err(|e| self.outgoing.failed(&e))?.flatten();
+                Body::new(&mut self.outgoing, &file, about, older).send(start)?;
                 self.outgoing.record(&Record::FileEnd)
             }
             libc::S_IFLNK => {

@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, receive, report,
-    revive, scrub, send, stats, status, sync, top, tune, umount,
+    clone, dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, receive,
+    report, revive, scrub, send, snapshot, stats, status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -78,6 +78,10 @@ pub enum Command {
     Policy(policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
     Grow(grow::GrowArgs),
+    /// Copy a directory or a file without copying data
+    Clone(clone::CloneArgs),
+    /// Make, show and remove read-only copies of a mount or a directory
+    Snapshot(snapshot::SnapshotArgs),
     /// Make, attach, resize and remove disks in a volume, for other file systems (experimental)
     Disk(disk::DiskArgs),
     /// Write a directory to the standard output as a stream, in which each content occurs once (experimental)
@@ -129,6 +133,8 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Dedup(arguments) => dedup::run(arguments)?,
         Command::Explain(arguments) => explain::run(arguments)?,
         Command::Grow(arguments) => grow::run(arguments)?,
+        Command::Clone(arguments) => clone::run(&arguments)?,
+        Command::Snapshot(arguments) => snapshot::run(&arguments)?,
         Command::Disk(arguments) => disk::run(arguments)?,
         Command::Send(arguments) => send::run(&arguments)?,
         Command::Receive(arguments) => receive::run(&arguments)?,

@@ -22,6 +22,7 @@ mod profiles;
 mod progress;
 mod replace;
 mod size;
+mod snapshots;
 mod text;
 
 use std::process::ExitCode;

@@ -37,6 +37,12 @@ impl Name {
     }
 }
 
+impl From<&OsStr> for Name {
+    fn from(name: &OsStr) -> Self {
+        Self(name.as_bytes().to_vec())
+    }
+}
+
 impl From<Wire> for Name {
     fn from(wire: Wire) -> Self {
         match wire {

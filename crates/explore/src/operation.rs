@@ -85,6 +85,12 @@ pub enum Operation {
     Copy((Path, u64), (Path, u64), u64),
     /// Clones a file lazily: source, new file.
     CloneFile(Path, Path),
+    /// Clones a tree or a file under a new name.
+    CloneTree(Path, Path),
+    /// Makes a snapshot of a directory under a new name.
+    SnapshotTree(Path, Path),
+    /// Removes a snapshot.
+    RemoveSnapshot(Path),
     /// Reads a file to the end, and publishes the noted reads of all files.
     Read(Path),
     /// As `Read`, in requests for single blocks that are not in sequence.

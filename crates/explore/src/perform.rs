@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Blocks, DefragOptions};
 use oncefs_fs::{
-    Caller, Error, FileKind, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes, SetTime, Timestamp,
-    WriteOrigin, XattrMode,
+    Caller, CopyKind, Error, FileKind, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SNAPSHOT_ATTRIBUTE,
+    SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress, WriteOrigin, XattrMode,
 };
 
 use crate::live::Live;
@@ -83,6 +83,9 @@ impl Operation {
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
             Self::CloneFile(source, path) => clone_file(live, source, path),
+            Self::CloneTree(source, path) => copy_tree(live, (source, CopyKind::Clone), path),
+            Self::SnapshotTree(source, path) => copy_tree(live, (source, CopyKind::Snapshot), path),
+            Self::RemoveSnapshot(path) => remove_snapshot(live, path),
             Self::Read(path) => read(live, path),
             Self::ReadApart(path) => read_apart(live, path),
             Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
@@ -189,6 +192,28 @@ fn rename_leaving_whiteout(live: &mut Live, from: Path, to: Path) -> Result<(), 
     let real = fs.rename_leaving_whiteout(old.0, old.1, new.0, new.1, mode, &ROOT);
     let whiteout = fs.lookup(old.0, old.1).ok().map(|attributes| attributes.ino);
     agree((real, live.model.reference.rename_leaving_whiteout(old, new, mode, whiteout)))
+}
+
+fn copy_tree(live: &mut Live, (source, kind): (Path, CopyKind), path: Path) -> Result<(), String> {
+    let (Some(source), Some((parent, name))) = (live.find(source), live.split(path)) else { return Ok(()) };
+    let (fs, order) = (live.file_system.clone(), TreeCopy { source, parent, name, kind, of: b"" });
+    let real = fs.copy_tree(&order, &TreeProgress::default(), &|| true).map(drop).map_err(|failed| failed.error);
+    let number = |parent: Ino, name: &[u8]| fs.lookup(parent, name).map_or(Ino(0), |attributes| attributes.ino);
+    agree((real, live.model.reference.copy_tree((source, kind), parent, name, &number)))?;
+    // The attribute tells the time, and what was counted.
+    if let (CopyKind::Snapshot, Ok(top)) = (kind, fs.lookup(parent, name))
+        && let (Ok(value), Some(node)) =
+            (fs.getxattr(top.ino, SNAPSHOT_ATTRIBUTE), live.model.reference.nodes.get_mut(&top.ino))
+    {
+        node.xattrs.insert(SNAPSHOT_ATTRIBUTE.to_vec(), value);
+    }
+    learn_reads(live)
+}
+
+fn remove_snapshot(live: &mut Live, path: Path) -> Result<(), String> {
+    let Some((parent, name)) = live.split(path) else { return Ok(()) };
+    let real = live.file_system.remove_snapshot(parent, name, || (), &|_| false, &TreeProgress::default());
+    agree((real, live.model.reference.remove_tree(parent, name)))
 }
 
 fn make_tmpfile(live: &mut Live, directory: Path) -> Result<(), String> {

@@ -88,6 +88,9 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
             ],
         ),
         ("copy-range", vec![Copy(("B/foo", 1000), ("A/bar", 3000), 12_000)]),
+        ("clone-tree", vec![CloneTree("A", "B/A"), CloneTree("B/foo", "clone")]),
+        ("snapshot", vec![SnapshotTree("A", "snapshot"), Write("A/foo", 0, Content::from(2500, BLOCK))]),
+        ("remove-snapshot", vec![SnapshotTree("B", "A/B"), RemoveSnapshot("A/B")]),
         ("read", vec![Read("A/bar")]),
         ("setxattr", vec![SetXattr("A/foo", "user.new", 300)]),
         (

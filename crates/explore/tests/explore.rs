@@ -122,6 +122,17 @@ fn a_file_without_a_name_is_an_orphan_or_gone_after_every_crash() {
 }
 
 #[test]
+fn a_copy_of_a_tree_is_there_whole_or_not_at_all_and_a_removed_snapshot_goes() {
+    survive(&[
+        "one-level/clone-tree,commit",
+        "one-level/interrupted:clone-tree",
+        "one-level/snapshot,checkpoint",
+        "one-level/interrupted:snapshot",
+        "one-level/interrupted:remove-snapshot",
+    ]);
+}
+
+#[test]
 fn a_change_of_a_range_that_goes_in_pieces_is_there_whole_or_not_at_all() {
     survive(&["one-level/interrupted:directed:range-in-pieces"]);
 }

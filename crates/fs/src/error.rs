@@ -30,6 +30,9 @@ pub enum Error {
     /// The volume or the mount takes no changes; the message says why.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
+    /// The inode is part of a snapshot.
+    #[error("it is part of a snapshot, which never changes")]
+    InSnapshot,
     /// An argument is invalid; the message says which.
     #[error("{0}")]
     Invalid(&'static str),
@@ -57,6 +60,9 @@ pub enum Error {
     /// The file would be larger than [`crate::FILE_BYTES_MAX`].
     #[error("the file would be too large")]
     FileTooLarge,
+    /// A file was written to during each attempt to copy it as of one moment.
+    #[error("it was written to during every attempt to copy it: pause its writer, and try again")]
+    KeepsChanging,
     /// No data or hole lies at or after the offset.
     #[error("no data or hole at or after this offset")]
     NoSuchOffset,

@@ -15,6 +15,7 @@ use crate::inodes::numbers::{InodeNumbers, generation_of};
 use crate::inodes::orphans::Orphans;
 use crate::names::placement::Placement;
 use crate::ranking::state::Ranker;
+use crate::trees::TreeWork;
 use crate::usage::note_reads_and_writes::Monitor;
 use crate::{Caller, Clock, Error, FileKind, Ino, Result};
 
@@ -80,6 +81,8 @@ pub struct FileSystem {
     /// Where names are stored in their directories.
     pub(crate) placement: Placement,
     pub(crate) generation: u32,
+    /// Copies and removals of trees that are under way.
+    pub(crate) tree_work: TreeWork,
     pub(crate) closing: AtomicBool,
     /// See [`FileSystem::on_privileges_dropped`].
     pub(crate) on_privileges_dropped: OnceLock<Tell>,
@@ -153,6 +156,7 @@ impl FileSystem {
             monitor: Monitor::new(store.clone(), clock.clone(), options.read_only),
             ranker: Ranker::open(&store)?,
             rename_lock: Mutex::new(LockRank::Rename, 0),
+            tree_work: TreeWork::default(),
             closing: AtomicBool::new(false),
             on_privileges_dropped: OnceLock::new(),
             read_only: options.read_only,
@@ -182,6 +186,7 @@ impl FileSystem {
             // The thread returns no value and logs its errors; a panic in it was reported when it happened.
             let _ = reclaimer.join();
         }
+        self.tree_work.wait();
         self.end_monitor();
         self.stop_ranking();
         Ok(self.store.close()?)

@@ -20,6 +20,7 @@ mod inodes;
 mod names;
 mod ranking;
 mod scan;
+mod trees;
 mod types;
 mod usage;
 
@@ -36,8 +37,9 @@ pub use format::placement::NamePlaces;
 pub use fsck::audit::{NamePhase, NameProgress};
 pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{FileNames, NAMES_OF_A_FILE_MAX, NamesFound, names_of_maps};
-pub use names::directory::{Entry, EntryKind};
+pub use names::directory::{Entry, EntryKind, RESERVED_NAME};
 pub use names::rename::RenameMode;
+pub use trees::{CopyFailed, CopyKind, SNAPSHOT_ATTRIBUTE, SnapshotFacts, TreeCopy, TreeProgress};
 pub use types::{
     Attributes, Caller, Clock, FileFlags, FileKind, Ino, LABELS_BYTES_MAX, Label, Privileges, SystemClock, Timestamp,
 };

@@ -70,7 +70,9 @@ impl FileFlags {
     pub const NO_DUMP: Self = Self(1 << 2);
     /// Reads leave the time of last access (`chattr +A`).
     pub const NO_ATIME: Self = Self(1 << 3);
-    const ALL: u16 = 0b1111;
+    /// It is part of a snapshot: neither it nor anything of it changes, for root either. No program sets or sees this.
+    pub const SNAPSHOT: Self = Self(1 << 4);
+    const ALL: u16 = 0b1_1111;
 
     /// From the bits that are stored. None: a bit has no meaning.
     pub fn from_bits(bits: u16) -> Option<Self> {
@@ -97,9 +99,14 @@ impl FileFlags {
         Self(self.0 ^ other.0)
     }
 
+    /// These without `other`.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// Whether the present content of the inode must stay.
     pub fn forbids_overwriting(self) -> bool {
-        self.0 & (Self::IMMUTABLE.0 | Self::APPEND_ONLY.0) != 0
+        self.0 & (Self::IMMUTABLE.0 | Self::APPEND_ONLY.0 | Self::SNAPSHOT.0) != 0
     }
 }
 

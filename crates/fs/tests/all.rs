@@ -23,6 +23,7 @@ mod rot;
 mod semantics;
 mod smallest_log;
 mod standstill;
+mod trees;
 #[path = "../../engine/src/tests/unreadable_sectors.rs"]
 mod unreadable_sectors;
 mod usage;

@@ -53,7 +53,7 @@ pub struct Adapter {
     file_system: Arc<FileSystem>,
     config: AdapterConfig,
     /// Inodes that the kernel was told about and has not forgotten.
-    lookups: InodeCounts,
+    lookups: Arc<InodeCounts>,
     kernel_cache: Arc<KernelCache>,
     /// Waits for room on a full volume. Set at INIT.
     room_maker: Option<RoomMaker>,
@@ -64,14 +64,15 @@ pub struct Adapter {
 impl Adapter {
     /// An adapter for one mount.
     pub fn new(file_system: Arc<FileSystem>, config: AdapterConfig) -> Self {
-        let kernel_cache = KernelCache::new();
+        let lookups = Arc::new(InodeCounts::new());
+        let kernel_cache = KernelCache::new(lookups.clone());
         let weak = Arc::downgrade(&kernel_cache);
         file_system.on_privileges_dropped(Box::new(move |ino| {
             if let Some(kernel_cache) = weak.upgrade() {
                 kernel_cache.privileges_dropped(ino);
             }
         }));
-        let (lookups, room_maker, is_told_of_groups) = (InodeCounts::new(), None, false);
+        let (room_maker, is_told_of_groups) = (None, false);
         Self { file_system, config, lookups, kernel_cache, room_maker, is_told_of_groups }
     }
 

@@ -1,8 +1,9 @@
 //! Corrects the kernel's caches where they would give wrong answers.
 //!
-//! Linux 6.18 does not keep four things up to date by itself: the block count of a file after it wrote pages back, the
+//! Linux 6.18 does not keep five things up to date by itself: the block count of a file after it wrote pages back, the
 //! positions of data in a file with dirty pages, the mode of a file that lost set-user-id or set-group-id by a change
-//! of its content, and the size of a file after a page of it was refused for lack of room. So
+//! of its content, the size of a file after a page of it was refused for lack of room, and names that commands change.
+//! So
 //! 1. after a write from the page cache that changed a file's block count, the kernel is told within `SETTLE` to ask
 //!    for the attributes again (at close(2) it does so by itself);
 //! 2. a search for data or holes through a handle that may write waits until the file's pages are written back. Through
@@ -14,9 +15,11 @@
 //!    out;
 //! 4. the kernel keeps its own size of a file as long as it knows the inode, and that size counts refused pages. So the
 //!    kernel is told to forget the inode within `SETTLE` of the last close for writing (Linux 6.18). It cannot forget a
-//!    file that is open.
+//!    file that is open;
+//! 5. a name that a command made or removed without the kernel's doing (a clone, a snapshot) is announced, because the
+//!    kernel may remember that there was none, or what it stood for.
 //!
-//! All four use notifications. The second kind makes the kernel send WRITE requests and wait for them, so an event loop
+//! All of them use notifications. The second kind makes the kernel send WRITE requests and wait for them, so an event loop
 //! must never send it. It has a thread of its own.
 
 use std::collections::{HashMap, HashSet};
@@ -45,6 +48,8 @@ pub struct KernelCache {
     jobs: OnceLock<Sender<Job>>,
     /// The connection, once there is one.
     notifier: OnceLock<Notifier>,
+    /// Inodes that the kernel knows.
+    lookups: Arc<InodeCounts>,
     /// Files open for writing.
     writers: InodeCounts,
     /// How often files are open.
@@ -63,10 +68,11 @@ enum Job {
 }
 
 impl KernelCache {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(lookups: Arc<InodeCounts>) -> Arc<Self> {
         let (jobs, notifier) = (OnceLock::new(), OnceLock::new());
         let (outdated, refused) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { jobs, notifier, writers: InodeCounts::new(), opens: AtomicU64::new(0), outdated, refused })
+        let (writers, opens) = (InodeCounts::new(), AtomicU64::new(0));
+        Arc::new(Self { jobs, notifier, lookups, writers, opens, outdated, refused })
     }
 
     /// Starts the thread. To be called between mounting and answering requests. The thread ends with the adapter.
@@ -88,6 +94,24 @@ impl KernelCache {
         thread::Builder::new().name("kernel-cache".to_owned()).spawn(work)?;
         let _ = self.jobs.set(jobs);
         Ok(())
+    }
+
+    /// A name of a directory came or went without a request of the kernel: it looks the name up again, and lists the
+    /// directory again. Waits for programs that change names of the directory, so no thread that answers requests may
+    /// call this, and no thread with a lock that a request needs.
+    pub fn name_changed(&self, parent: Ino, name: &[u8]) {
+        let Some(notifier) = self.notifier.get() else { return };
+        // The pages of a directory hold its listing.
+        for told in [notifier.invalidate_entry(parent.0, name), notifier.invalidate_inode(parent.0, 0, 0)] {
+            if let Err(error) = told {
+                log::debug!("directory {}: the kernel keeps what it knows: {error}", parent.0);
+            }
+        }
+    }
+
+    /// Whether the kernel knows an inode, so that a program may be using it.
+    pub fn knows(&self, ino: Ino) -> bool {
+        self.lookups.has(ino)
     }
 
     /// A file was opened for writing.
@@ -252,7 +276,7 @@ mod tests {
 
     #[test]
     fn no_notification_for_blocks_comes_behind_that_for_privileges() {
-        let cache = KernelCache::new();
+        let cache = KernelCache::new(Arc::new(InodeCounts::new()));
         (1..=3).for_each(|ino| cache.blocks_changed(Ino(ino)));
         cache.privileges_dropped(Ino(2));
         let mut told = Vec::new();
@@ -263,7 +287,7 @@ mod tests {
 
     #[test]
     fn an_inode_of_which_a_page_was_refused_is_told_of_when_no_writer_is_left_until_it_is_forgotten() {
-        let cache = KernelCache::new();
+        let cache = KernelCache::new(Arc::new(InodeCounts::new()));
         let ino = Ino(5);
         cache.writer_opened(ino);
         cache.page_refused(ino);

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep};
 use oncefs_fs::{
-    AllocateMode, Attributes, Error, FileFlags, FileKind, FileSystem, Handle, Ino, NamePlaces, POLICY_ATTRIBUTE,
-    Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, XattrMode,
+    AllocateMode, Attributes, CopyKind, Error, FileFlags, FileKind, FileSystem, Handle, Ino, NamePlaces,
+    POLICY_ATTRIBUTE, Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress,
+    Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
@@ -127,6 +128,7 @@ impl Run {
             20 if input.one_in(4) => self.set_flags(input),
             20 | 21 => self.set_attributes(input),
             22 | 23 => self.xattr(input),
+            24 if input.one_in(3) => self.copy_tree(input),
             24 => self.seek(input),
             25 => self.forget(input),
             26 => self.commit_alone(),
@@ -301,6 +303,28 @@ impl Run {
         let ino = made.as_ref().ok().map(|attributes| attributes.ino);
         let model = self.model.clone_file(source, parent, name, ino);
         self.agree(made, model);
+    }
+
+    /// Clones a tree, or makes a snapshot of a directory and removes it.
+    fn copy_tree(&mut self, input: &mut Input<'_>) {
+        let (source, parent) = (self.any(input), self.node_of(FileKind::Directory, input));
+        let (name, is_snapshot) = (input.pick(&NAMES), input.one_in(3));
+        if self.model.nodes.len() > NODES_MAX / 2 {
+            return;
+        }
+        let is_snapshot = is_snapshot && self.model.node(source).kind == FileKind::Directory;
+        let kind = if is_snapshot { CopyKind::Snapshot } else { CopyKind::Clone };
+        self.last = format!("{kind:?} of {} as {name:?} in {}", source.0, parent.0);
+        let fs = self.file_system.clone().expect("it is closed only while it is reopened");
+        let order = TreeCopy { source, parent, name, kind, of: b"" };
+        let real = fs.copy_tree(&order, &TreeProgress::default(), &|| true).map_err(|failed| failed.error);
+        let number = |parent: Ino, name: &[u8]| fs.lookup(parent, name).map_or(Ino(0), |found| found.ino);
+        let model = self.model.copy_tree((source, kind), parent, name, &number);
+        if self.agree(real, model).is_some() && is_snapshot {
+            let removed = fs.remove_snapshot(parent, name, || (), &|_| false, &TreeProgress::default());
+            let model = self.model.remove_tree(parent, name);
+            self.agree(removed, model);
+        }
     }
 
     fn set_attributes(&mut self, input: &mut Input<'_>) {

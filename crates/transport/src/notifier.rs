@@ -25,6 +25,15 @@ impl Notifier {
         self.0.device.notify(&notification::invalidate_inode(inode, offset, len))
     }
 
+    /// Makes the kernel look up a name again, and everything below it. It waits for a program that is changing names of
+    /// the directory, so a thread that answers requests must not call this.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel knows neither the name nor its absence.
+    pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        self.0.device.notify(&notification::invalidate_entry(parent, name))
+    }
+
     /// Makes the kernel forget an inode that is not open, with its cached names. The next lookup reads everything
     /// again.
     ///

@@ -36,4 +36,5 @@ mod shutdown;
 mod sync_command;
 mod sync_options;
 mod top;
+mod trees;
 mod two_levels;

@@ -1,5 +1,6 @@
 //! The commands, each with its arguments. `command_line` calls them.
 
+pub mod clone;
 pub mod dedup;
 pub mod defrag;
 pub mod disk;
@@ -19,6 +20,7 @@ pub mod report;
 pub mod revive;
 pub mod scrub;
 pub mod send;
+pub mod snapshot;
 pub mod stats;
 pub mod status;
 pub mod sync;

@@ -103,6 +103,15 @@ pub struct Damage {
     pub complete: bool,
 }
 
+/// What the work on a tree has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TreeDone {
+    /// Names copied or removed.
+    pub names: u64,
+    /// Bytes of copied files.
+    pub bytes: u64,
+}
+
 /// The daemon's answer about how a file, or new files in a directory, are deduplicated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectiveView {

@@ -6,3 +6,4 @@ pub mod in_use;
 pub mod protocol;
 pub mod server;
 pub mod target;
+pub mod tree_work;

@@ -15,6 +15,8 @@ use std::time::Duration;
 use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 use serde::{Deserialize, Serialize};
 
+use crate::names::Name;
+
 /// Version of the protocol. A daemon refuses requests of another version. It rises when a request changes its meaning.
 /// A new request needs no new version, because older daemons refuse it anyway.
 pub const VERSION: u32 = 1;
@@ -148,6 +150,33 @@ pub enum Request {
     Policy {
         /// Its inode number.
         inode: u64,
+    },
+    /// Copy a directory with everything in it, or a file: `TreeDone`. Ends with its client, and leaves nothing then.
+    CopyTree {
+        /// The inode number of the source.
+        source: u64,
+        /// That of the directory which gets the copy.
+        parent: u64,
+        /// The name of the copy.
+        name: Name,
+        /// Make a snapshot, which never changes: what it is of, as a path below the mount.
+        snapshot_of: Option<Name>,
+        /// A number by which the client asks for the progress.
+        ticket: u64,
+    },
+    /// Remove a snapshot: `TreeDone`. Goes on without its client.
+    RemoveSnapshot {
+        /// The inode number of its directory.
+        parent: u64,
+        /// Its name.
+        name: Name,
+        /// A number by which the client asks for the progress.
+        ticket: u64,
+    },
+    /// How far the work on a tree is: `TreeDone`.
+    TreeProgress {
+        /// The number in its request.
+        ticket: u64,
     },
     /// Report when the mount has ended and everything is closed.
     WaitExit,

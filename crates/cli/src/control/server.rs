@@ -20,6 +20,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that does not take its answer within this time is dropped.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The answer to a command that has ended. The text is not read.
+pub const CLIENT_GONE: &str = "the command ended before its answer";
+
 /// Answers every request but `wait-exit`.
 pub trait Handler: Send + Sync + 'static {
     /// The answer as JSON, or an error in one line. Long work that changes nothing ends with its client.
@@ -327,6 +330,7 @@ mod tests {
     #[test]
     fn what_the_client_writes_the_server_reads() {
         let changes = vec![("inline".to_owned(), "off".to_owned()), ("worker".to_owned(), "idle".to_owned())];
+        let name = crate::names::Name::from(&b"not \xff UTF-8"[..]);
         for request in [
             Request::Version,
             Request::Commit,
@@ -351,6 +355,10 @@ mod tests {
             Request::Layout { from: LayoutCursor::default() },
             Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, leaf: 2 }), open: None } },
             Request::Policy { inode: 5 },
+            Request::CopyTree { source: 1, parent: 9, name: name.clone(), snapshot_of: None, ticket: 3 },
+            Request::CopyTree { source: 1, parent: 9, name: name.clone(), snapshot_of: Some(name.clone()), ticket: 3 },
+            Request::RemoveSnapshot { parent: 9, name, ticket: u64::MAX },
+            Request::TreeProgress { ticket: 3 },
             Request::Defrag { inode: 5, from: 256, run_blocks_min: None, space_blocks: 9, dry_run: true },
         ] {
             let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();

@@ -9,3 +9,4 @@ pub mod serve;
 pub mod start;
 pub mod systemd;
 pub mod task;
+pub mod trees;

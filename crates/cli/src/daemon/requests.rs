@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use super::history::Historian;
 use super::memory_budget::Budget;
 use super::task::Task;
+use super::trees;
 use crate::control::answers::{self, About, Tuned};
 use crate::control::client::Connection;
 use crate::control::protocol::Request;
-use crate::control::server::{Client, Handler, Server};
+use crate::control::server::{CLIENT_GONE, Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::figures::snapshot::{HostSpace, Snapshot};
 use crate::mounting::options::MountOptions;
@@ -34,9 +35,6 @@ const OPEN_MAX: usize = 10_000;
 /// Commands are root's.
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 
-/// The text is not read.
-const CLIENT_GONE: &str = "the command ended before its answer";
-
 /// An open volume with its file system and its control socket.
 pub struct OpenVolume {
     /// The served file system.
@@ -47,6 +45,8 @@ pub struct OpenVolume {
     pub gauge: Arc<RoomGauge>,
     read_only: bool,
     about: About,
+    /// Copies and removals of trees under way.
+    trees: trees::Trees,
     /// The kernel's caches, once the volume is mounted.
     kernel_cache: OnceLock<Arc<KernelCache>>,
     /// Set by a test. Nothing more becomes durable then, and that is not a failure.
@@ -73,6 +73,7 @@ impl OpenVolume {
             gauge,
             read_only,
             about,
+            trees: trees::Trees::default(),
             kernel_cache,
             is_shut_down,
             history,
@@ -253,6 +254,14 @@ impl Handler for OpenVolume {
             Request::Policy { inode } => {
                 to_json(self.file_system.effective(Ino(*inode)).map(answers::EffectiveView::of))
             }
+            Request::CopyTree { source, parent, name, snapshot_of, ticket } => {
+                let order = trees::Order { source: Ino(*source), parent: Ino(*parent), name, snapshot_of };
+                self.trees.copy(&self.file_system, self.kernel_cache.get(), &order, *ticket, client)
+            }
+            Request::RemoveSnapshot { parent, name, ticket } => {
+                self.trees.remove(&self.file_system, self.kernel_cache.get(), (Ino(*parent), name), *ticket)
+            }
+            Request::TreeProgress { ticket } => Ok(json!(self.trees.progress_of(*ticket))),
             Request::WaitExit => Err("wait-exit is answered by the server".into()),
         }
     }

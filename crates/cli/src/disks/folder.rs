@@ -8,11 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::name::{DiskName, DiskOrSnapshot};
+use crate::files::reserved::{self, open_at};
 
-/// Below the mount's root.
-const FOLDER: [&str; 2] = [".oncefs", "disks"];
-/// Only root looks in.
-const FOLDER_MODE: libc::mode_t = 0o700;
+/// In the directory of oncefs itself.
+const FOLDER: &str = "disks";
 const DISK_MODE: libc::c_uint = 0o600;
 
 /// The folder, open.
@@ -60,21 +59,7 @@ impl Folder {
     }
 
     fn descend(root: &File, dir: &Path, creates: bool) -> io::Result<Self> {
-        let (mut held, mut path) = (root.try_clone()?, dir.to_owned());
-        for name in FOLDER {
-            let text = c_string(name);
-            if creates {
-                // SAFETY: an open directory and a NUL-terminated name that outlives the call.
-                let made = unsafe { libc::mkdirat(held.as_raw_fd(), text.as_ptr(), FOLDER_MODE) };
-                let error = io::Error::last_os_error();
-                if made != 0 && error.kind() != io::ErrorKind::AlreadyExists {
-                    return Err(error);
-                }
-            }
-            path.push(name);
-            held = open_at(&held, &text, libc::O_DIRECTORY)?;
-            refuse_others(&held.metadata()?)?;
-        }
+        let (held, path) = reserved::descend(root, dir, FOLDER, creates)?;
         Ok(Self { held, path })
     }
 
@@ -171,19 +156,6 @@ impl Folder {
     fn disk(&self, name: &DiskName, file: File) -> Disk {
         Disk { file, path: self.path.join(name.as_str()) }
     }
-}
-
-/// Only root may own or change what the device shows: it is opened by its path.
-fn refuse_others(found: &Metadata) -> io::Result<()> {
-    match found.uid() == 0 && found.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not root's alone")),
-    }
-}
-
-fn open_at(dir: &File, name: &CString, flags: libc::c_int) -> io::Result<File> {
-    // SAFETY: an open directory and a NUL-terminated name that outlives the call.
-    owned(unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC) })
 }
 
 fn owned(opened: libc::c_int) -> io::Result<File> {

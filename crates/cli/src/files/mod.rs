@@ -6,4 +6,5 @@ mod create;
 pub mod held;
 pub mod in_mount;
 pub mod private_folder;
+pub mod reserved;
 pub mod walk;

@@ -27,6 +27,7 @@ impl FileSystem {
     ///
     /// # Errors
     ///
+    /// - `InSnapshot`: the inode is part of a snapshot.
     /// - `NotSupported`: the inode is neither a regular file nor a directory.
     /// - `Stale`: the inode does not exist.
     /// - `ReadOnly`: the mount or the volume takes no changes.
@@ -36,6 +37,7 @@ impl FileSystem {
         let _room = self.begin_change()?;
         let inode = self.inode(ino)?;
         let mut record = inode.lock();
+        record.check_not_in_snapshot()?;
         if !matches!(record.kind, FileKind::Regular | FileKind::Directory) {
             return Err(Error::NotSupported);
         }
@@ -51,11 +53,13 @@ impl FileSystem {
     ///
     /// # Errors
     ///
+    /// - `InSnapshot`: the file is part of a snapshot.
     /// - `OperationNotPermitted`: its flags forbid it.
     /// - `Stale`: the inode does not exist.
     /// - `Engine`: metadata cannot be read or is damaged.
     pub fn check_opened_to_write(&self, ino: Ino, appends: bool) -> Result<()> {
         let flags = self.flags(ino)?;
+        check_not_in_snapshot(flags)?;
         permit(!flags.contains(FileFlags::IMMUTABLE) && (appends || !flags.contains(FileFlags::APPEND_ONLY)))
     }
 
@@ -66,6 +70,7 @@ impl FileSystem {
         if !flags.forbids_overwriting() {
             return Ok(());
         }
+        check_not_in_snapshot(flags)?;
         permit(!flags.contains(FileFlags::IMMUTABLE))?;
         let held = self.read_inode(inode, at, data.len())?;
         permit(data.starts_with(&held))
@@ -73,24 +78,37 @@ impl FileSystem {
 }
 
 impl InodeRecord {
+    /// Refuses any change of an inode in a snapshot.
+    pub(crate) fn check_not_in_snapshot(&self) -> Result<()> {
+        check_not_in_snapshot(self.flags)
+    }
+
     /// Refuses a change of owner, mode, times, attributes or names, including the names in a directory.
     pub(crate) fn check_changeable(&self) -> Result<()> {
+        self.check_not_in_snapshot()?;
         permit(!self.flags.forbids_overwriting())
     }
 
     /// Refuses new names in a directory, and room for bytes in a file.
     pub(crate) fn check_grows(&self) -> Result<()> {
+        self.check_not_in_snapshot()?;
         permit(!self.flags.contains(FileFlags::IMMUTABLE))
     }
 
     /// Refuses a range that begins before the end of an append-only file.
     pub(crate) fn check_range(&self, range: &Range<u64>) -> Result<()> {
+        self.check_not_in_snapshot()?;
         let overwrites = range.start < self.size;
         permit(match overwrites {
             true => !self.flags.forbids_overwriting(),
             false => !self.flags.contains(FileFlags::IMMUTABLE),
         })
     }
+}
+
+/// Refuses any change of an inode with the flags of a snapshot.
+pub(crate) fn check_not_in_snapshot(flags: FileFlags) -> Result<()> {
+    if flags.contains(FileFlags::SNAPSHOT) { Err(Error::InSnapshot) } else { Ok(()) }
 }
 
 fn permit(is_allowed: bool) -> Result<()> {

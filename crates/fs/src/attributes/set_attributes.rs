@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use oncefs_engine::Change;
 
+use crate::attributes::flags::check_not_in_snapshot;
 use crate::format::acl;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
@@ -118,6 +119,7 @@ impl SetAttributes {
     /// do it. A kernel that keeps the times of writes sends a time instead of "now": it is now if it equals the
     /// request's ctime.
     fn check_allowed_by(&self, flags: FileFlags) -> Result<()> {
+        check_not_in_snapshot(flags)?;
         let is_now = |time: Option<SetTime>| match time {
             Some(SetTime::At(at)) => self.ctime == Some(at),
             Some(SetTime::Now) | None => true,

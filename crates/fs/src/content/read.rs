@@ -164,8 +164,8 @@ impl FileSystem {
         }
         let now = self.clock.now();
         let is_due = |record: &InodeRecord| {
-            let may_change =
-                !record.flags.contains(FileFlags::NO_ATIME) && !record.flags.contains(FileFlags::IMMUTABLE);
+            let keeps = [FileFlags::NO_ATIME, FileFlags::IMMUTABLE, FileFlags::SNAPSHOT];
+            let may_change = !keeps.iter().any(|flag| record.flags.contains(*flag));
             let is_old = record.atime <= record.mtime.max(record.ctime)
                 || now.seconds.saturating_sub(record.atime.seconds) >= ATIME_SECONDS_MAX;
             may_change && record.atime != now && (is_old || policy != AtimePolicy::Relative)

@@ -75,6 +75,7 @@ impl FileSystem {
         change: &mut Change,
         edit: impl FnOnce(&mut InodeRecord),
     ) -> Edited<'a> {
+        inode.count_content_change();
         let current = inode.lock();
         let mut edited = current.clone();
         edit(&mut edited);

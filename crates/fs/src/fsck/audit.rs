@@ -4,7 +4,7 @@
 //! 2. A name is stored where a lookup finds it, and points to an inode of the kind that it states. A place counts the
 //!    names that passed it.
 //! 3. A file has as many names as its link count. A directory has one, in the directory that it records as its parent,
-//!    and the way up from it leads to the root.
+//!    and the way up from it leads to the root, or to an orphan that goes with everything below it.
 //! 4. A directory counts its entries; its link count is 2 and one for each subdirectory.
 //! 5. An inode has an orphan record if and only if its link count is 0.
 //! 6. A symbolic link has one target, whose length is its size. No other inode has one.

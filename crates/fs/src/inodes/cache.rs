@@ -25,7 +25,7 @@ const SHARDS: usize = 64;
 const _: () = assert!(SHARDS.is_power_of_two(), "shards are found by a mask");
 
 /// Memory of a cached inode: the record, its lock and counts, a slot of the table and one of the queue.
-const INODE_BYTES: u64 = 312;
+const INODE_BYTES: u64 = 320;
 
 /// Inodes per shard, at least: a small budget must still hold the inodes of the operations under way.
 const SHARD_INODES_MIN: usize = 8;
@@ -37,11 +37,24 @@ const EVICTION_STEPS: usize = 4;
 pub(crate) struct Inode {
     pub(crate) ino: Ino,
     record: Mutex<InodeRecord>,
+    /// How often the content was changed while the inode was in memory.
+    content_changes: AtomicU64,
 }
 
 impl Inode {
     pub(crate) fn lock(&self) -> MutexGuard<'_, InodeRecord> {
         self.record.lock()
+    }
+
+    /// How often the content was changed since the inode is in memory. The caller keeps it there between two calls.
+    pub(crate) fn content_changes(&self) -> u64 {
+        self.content_changes.load(Relaxed)
+    }
+
+    /// Counts a change of the content. Called with the map locked, so that a thread that holds this lock sees all of
+    /// them.
+    pub(crate) fn count_content_change(&self) {
+        self.content_changes.fetch_add(1, Relaxed);
     }
 
     /// The map that holds a regular file's blocks, and the file's size in bytes. Truncating a file to zero detaches its
@@ -167,7 +180,11 @@ impl Shard {
         if self.inodes.len() >= inodes_max {
             self.evict();
         }
-        let inode = Arc::new(Inode { ino, record: Mutex::numbered(LockRank::Inode, ino.0, record) });
+        let inode = Arc::new(Inode {
+            ino,
+            record: Mutex::numbered(LockRank::Inode, ino.0, record),
+            content_changes: AtomicU64::new(0),
+        });
         self.inodes.insert(ino, Slot { inode: inode.clone(), recent: false });
         self.queue.push_back(ino);
         debug_assert!(

@@ -12,6 +12,7 @@ use crate::format::{inode, orphan, symlink, xattr};
 use crate::inodes::cache::Inode;
 use crate::inodes::orphans::Nameless;
 use crate::inodes::staged::Staged;
+use crate::trees::TreeProgress;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
 /// Attributes deleted in one publication. Bounds its part of a commit group to 20 KiB.
@@ -130,7 +131,7 @@ impl FileSystem {
             .map_err(|error| Error::Engine(oncefs_engine::Error::io("cannot start the thread 'reclaim'", error)))
     }
 
-    /// Deletes the inodes that earlier mounts left without a name. Returns early when the file system is closed.
+    /// Deletes the inodes that earlier mounts left without a name, a directory with all that is in it. Returns early when the file system is closed.
     ///
     /// # Errors
     ///
@@ -149,7 +150,7 @@ impl FileSystem {
                 let damaged = || Error::corrupt("an orphan", "its key has the wrong form");
                 let ino = orphan::ino_of_key(key).ok_or_else(damaged)?;
                 if orphan::decode(ino, value)? != self.numbers.epoch() {
-                    self.reclaim(ino)?;
+                    self.remove_orphan_tree(ino, &|_| false, &TreeProgress::default())?;
                 }
             }
             match page.last() {

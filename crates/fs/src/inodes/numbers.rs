@@ -67,6 +67,21 @@ impl InodeNumbers {
         Ok((Ino(free.next - 1), being_made))
     }
 
+    /// As [`InodeNumbers::take`], for several inodes that are published together.
+    pub(crate) fn take_some(&self, store: &Store, count: usize) -> Result<(Vec<Ino>, BeingMade<'_>)> {
+        let being_made = self.being_made.read();
+        let mut free = self.free.lock();
+        let mut taken = Vec::with_capacity(count);
+        for _ in 0..count {
+            if free.next == free.end {
+                free.extend(store)?;
+            }
+            taken.push(Ino(free.next));
+            free.next += 1;
+        }
+        Ok((taken, being_made))
+    }
+
     /// The number below which every inode is published. None: some are being created at this moment.
     pub(crate) fn made_below(&self) -> Option<Ino> {
         let _none = self.being_made.try_write()?;

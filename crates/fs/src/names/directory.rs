@@ -14,6 +14,10 @@ const DOT_COOKIE: u64 = 1;
 const DOT_DOT_COOKIE: u64 = 2;
 const _: () = assert!(DOT_COOKIE < DOT_DOT_COOKIE && DOT_DOT_COOKIE < dirent::FIRST_COOKIE, "`.` and `..` come first");
 
+/// The directory in the root that holds disks and snapshots. Listings of the root leave it out, so that a program that
+/// walks the mount does not walk every snapshot of it. It is found by its name.
+pub const RESERVED_NAME: &[u8] = b".oncefs";
+
 /// Records fetched at a time while listing.
 const PAGE_RECORDS: usize = 128;
 
@@ -108,7 +112,9 @@ impl FileSystem {
         self.list_names(ino, cookie, sink)
     }
 
-    fn list_names(&self, ino: Ino, cookie: u64, sink: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
+    /// Passes the names of a directory after `cookie` to `sink` until it returns false. The directory of oncefs itself
+    /// is not among them.
+    pub(crate) fn list_names(&self, ino: Ino, cookie: u64, sink: &mut dyn FnMut(&Entry) -> bool) -> Result<()> {
         let end = dirent::end(ino);
         let mut from = dirent::key(ino, Place::of_cookie(cookie));
         loop {
@@ -116,6 +122,9 @@ impl FileSystem {
             for (key, value) in &page {
                 let (_, place) = dirent::parse_key(key).ok_or_else(|| damaged_key(ino))?;
                 for dirent in Names::decode(ino, value)?.iter().filter(|dirent| dirent.cookie(place) > cookie) {
+                    if ino == Ino::ROOT && self.is_reserved(dirent)? {
+                        continue;
+                    }
                     let Dirent { ino, kind, name, .. } = dirent;
                     let cookie = dirent.cookie(place);
                     if !sink(&Entry { ino: *ino, cookie, kind: *kind, name, entry_kind: EntryKind::Name }) {
@@ -128,6 +137,20 @@ impl FileSystem {
                 _ => return Ok(()),
             }
         }
+    }
+
+    /// Whether an entry of the root is the directory of oncefs itself: it has the name [`RESERVED_NAME`], and only root
+    /// can change it. One that a user made is like any other directory.
+    fn is_reserved(&self, dirent: &Dirent) -> Result<bool> {
+        if dirent.name != RESERVED_NAME || dirent.kind != FileKind::Directory {
+            return Ok(false);
+        }
+        let inode = match self.inode(dirent.ino) {
+            Err(Error::Stale) => return Ok(false),
+            found => found?,
+        };
+        let record = inode.lock();
+        Ok(record.uid == 0 && record.permissions & 0o022 == 0)
     }
 
     /// The inode `ino`, which must be a directory.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use oncefs_fs::{
-    AllocateMode, Error, FileFlags, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes, SetTime,
-    Timestamp,
+    AllocateMode, CopyKind, Error, FileFlags, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes,
+    SetTime, Timestamp,
 };
 
 #[derive(Clone, Debug)]
@@ -326,6 +326,83 @@ impl Reference {
             self.write(target, to, &data)?;
         }
         Ok(data.len() as u64)
+    }
+
+    /// Copies a tree. `real` looks up a name in the file system, which chose the numbers of the copy.
+    pub fn copy_tree(
+        &mut self,
+        (source, kind): (Ino, CopyKind),
+        parent: Ino,
+        name: &[u8],
+        real: &dyn Fn(Ino, &[u8]) -> Ino,
+    ) -> Result<()> {
+        let directory = self.directory(parent)?;
+        if directory.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        if directory.entries.contains_key(name) {
+            return Err(Error::Exists);
+        }
+        let (top, mut copies) = (real(parent, name), BTreeMap::new());
+        self.copy_below((source, kind), (parent, top), real, &mut copies);
+        let is_directory = self.node(source).kind == FileKind::Directory;
+        let directory = self.edit_entries(parent);
+        directory.nlink += u32::from(is_directory);
+        directory.entries.insert(name.to_vec(), top);
+        Ok(())
+    }
+
+    fn copy_below(
+        &mut self,
+        (source, kind): (Ino, CopyKind),
+        (parent, copy): (Ino, Ino),
+        real: &dyn Fn(Ino, &[u8]) -> Ino,
+        copies: &mut BTreeMap<Ino, Ino>,
+    ) {
+        let (source_node, now) = (self.node(source).clone(), self.now);
+        let (entries, parent_of_file) = (BTreeMap::new(), Ino(0));
+        let mut node =
+            Node { entries, written: now, parent: parent_of_file, is_never_named: false, ..source_node.clone() };
+        if kind == CopyKind::Clone {
+            node.ctime = now;
+            let bound = FileFlags::IMMUTABLE.with(FileFlags::APPEND_ONLY).with(FileFlags::SNAPSHOT);
+            node.flags = node.flags.without(bound);
+        } else {
+            node.flags = node.flags.with(FileFlags::SNAPSHOT);
+        }
+        if node.kind == FileKind::Directory {
+            node.parent = parent;
+        } else {
+            node.nlink = 1;
+        }
+        copies.insert(source, copy);
+        for (name, below) in &source_node.entries {
+            let number = real(copy, name);
+            node.entries.insert(name.clone(), number);
+            if copies.contains_key(below) && self.node(*below).kind != FileKind::Directory {
+                self.nodes.get_mut(&number).unwrap().nlink += 1;
+            } else {
+                self.copy_below((*below, kind), (copy, number), real, copies);
+            }
+        }
+        self.add(copy, node);
+    }
+
+    /// Removes a tree with everything in it, whose files have no names elsewhere.
+    pub fn remove_tree(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
+        let top = self.lookup(parent, name)?;
+        if !self.node(top).flags.contains(FileFlags::SNAPSHOT) {
+            return Err(Error::Invalid(""));
+        }
+        let directory = self.edit_entries(parent);
+        directory.nlink -= 1;
+        directory.entries.remove(name);
+        let mut left = vec![top];
+        while let Some(ino) = left.pop() {
+            let node = self.nodes.remove(&ino);
+            left.extend(node.into_iter().flat_map(|node| node.entries.into_values()));
+        }
+        Ok(())
     }
 
     pub fn setattr(&mut self, ino: Ino, set: &SetAttributes) -> Result<()> {

@@ -4,8 +4,9 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use oncefs_fs::{
-    AllocateMode, Attributes, Bytes, Error, FileFlags, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges,
-    RenameMode, Result, SetAttributes, SetTime, Timestamp, Whence, WriteOrigin, XattrMode,
+    AllocateMode, Attributes, Bytes, CopyKind, Error, FileFlags, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE,
+    Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress, Whence, WriteOrigin,
+    XattrMode,
 };
 
 use super::reference::{Node, Reference};
@@ -132,7 +133,8 @@ impl<'a> Run<'a> {
             60..66 => self.fallocate(),
             66..72 => self.copy(),
             72..74 => self.clone_file(),
-            74..81 => self.set_attributes(),
+            74..79 => self.set_attributes(),
+            79..81 => self.copy_tree(),
             81..82 => self.set_flags(),
             82..90 => self.xattrs(),
             90..94 => self.seek(),
@@ -279,6 +281,27 @@ impl<'a> Run<'a> {
         let ino = made.as_ref().ok().map(|attributes| attributes.ino);
         let model = self.reference.clone_file(source, parent, name, ino);
         self.agree(made, model);
+    }
+
+    /// Clones a tree, or makes a snapshot of a directory and removes it.
+    fn copy_tree(&mut self) {
+        let (source, parent, name) = (self.any_node(), self.directory(), self.name());
+        let is_snapshot = self.random.one_in(3) && self.reference.node(source).kind == FileKind::Directory;
+        let kind = if is_snapshot { CopyKind::Snapshot } else { CopyKind::Clone };
+        self.note(format!("{kind:?} of {} in {}", source.0, parent.0));
+        if self.reference.nodes.len() > NODES_MAX / 2 {
+            return;
+        }
+        let order = TreeCopy { source, parent, name, kind, of: b"" };
+        let real = self.fs().copy_tree(&order, &TreeProgress::default(), &|| true).map_err(|failed| failed.error);
+        let fs = self.file_system.clone().unwrap();
+        let number = |parent: Ino, name: &[u8]| fs.lookup(parent, name).unwrap().ino;
+        let model = self.reference.copy_tree((source, kind), parent, name, &number);
+        if self.agree(real, model).is_some() && is_snapshot {
+            let removed = fs.remove_snapshot(parent, name, || (), &|_| false, &TreeProgress::default());
+            let model = self.reference.remove_tree(parent, name);
+            self.agree(removed, model);
+        }
     }
 
     fn set_attributes(&mut self) {

@@ -8,6 +8,8 @@ pub type Message = Vec<u8>;
 
 /// `FUSE_NOTIFY_INVAL_INODE`.
 const INVALIDATE_INODE: i32 = 2;
+/// `FUSE_NOTIFY_INVAL_ENTRY`.
+const INVALIDATE_ENTRY: i32 = 3;
 /// `FUSE_NOTIFY_PRUNE`, of version 7.45.
 const PRUNE: i32 = 9;
 
@@ -17,6 +19,18 @@ pub fn invalidate_inode(inode: u64, offset: i64, len: i64) -> Message {
     let mut body = Writer::with_capacity(24);
     body.u64(inode).i64(offset).i64(len);
     message(INVALIDATE_INODE, &body.finish(24))
+}
+
+/// Makes the kernel forget what a name in a directory stands for, or that there is none of this name. `name` has at most
+/// 255 bytes.
+pub fn invalidate_entry(parent: u64, name: &[u8]) -> Message {
+    let mut body = Writer::with_capacity(16);
+    // The length without the NUL byte after the name, and no flags.
+    body.u64(parent).u32(name.len() as u32).u32(0);
+    let mut body = body.finish(16);
+    body.extend_from_slice(name);
+    body.push(0);
+    message(INVALIDATE_ENTRY, &body)
 }
 
 /// Makes the kernel forget an unused inode and its cached names.
@@ -43,6 +57,10 @@ mod tests {
         assert_eq!((&message[..4], message.len()), (&40_u32.to_ne_bytes()[..], 40));
         assert_eq!(message[4..8], 2_i32.to_ne_bytes());
         assert_eq!(message[24..32], (-1_i64).to_ne_bytes());
+        let message = invalidate_entry(5, b"new");
+        assert_eq!((&message[..4], message.len()), (&36_u32.to_ne_bytes()[..], 36));
+        assert_eq!((&message[4..8], &message[16..24]), (&3_i32.to_ne_bytes()[..], &5_u64.to_ne_bytes()[..]));
+        assert_eq!((&message[24..28], &message[32..]), (&3_u32.to_ne_bytes()[..], &b"new\0"[..]));
         let message = prune(7);
         assert_eq!((&message[..4], message.len()), (&40_u32.to_ne_bytes()[..], 40));
         assert_eq!((&message[4..8], &message[16..20]), (&9_i32.to_ne_bytes()[..], &1_u32.to_ne_bytes()[..]));

@@ -195,6 +195,8 @@ impl Audit<'_> {
         if is_named {
             self.expect(ino, Count::Links, record.nlink.into(), 2 + seen.subdirectories);
             self.tree.add(ino, record.parent);
+        } else if seen.orphan {
+            self.tree.add_orphan(ino);
         }
         self.expect(ino, Count::Entries, record.entries, seen.entries);
     }

@@ -41,6 +41,11 @@ impl Tree {
         }
     }
 
+    /// Adds a directory without a name. What is below it goes with it, and is not cut off.
+    pub fn add_orphan(&mut self, ino: Ino) {
+        self.below_root.insert(ino.0);
+    }
+
     /// The topmost directories that are not below the root, with their parents. A cycle gives the one with the lowest
     /// number. To be called after all directories were added.
     pub fn cut_off(self) -> Vec<(Ino, Ino)> {
@@ -82,5 +87,15 @@ mod tests {
             tree.add(Ino(ino), Ino(parent));
         }
         assert_eq!(tree.cut_off(), [(Ino(5), Ino(7)), (Ino(8), Ino(400))]);
+    }
+
+    #[test]
+    fn what_is_below_an_orphan_is_not_detached() {
+        let mut tree = Tree::default();
+        for (ino, parent) in [(1, 1), (4, 20), (5, 4)] {
+            tree.add(Ino(ino), Ino(parent));
+        }
+        tree.add_orphan(Ino(20));
+        assert_eq!(tree.cut_off(), []);
     }
 }

@@ -118,14 +118,12 @@ impl Commits {
     /// stamp counts as belonging to the volume.
     fn read_for_checkpoint(&self) -> Result<()> {
         self.redo_all()?;
-        self.metadata.with_pages(
-            || vec![0],
-            |state| {
-                if !state.table.is_damaged(Pbn(0)) {
-                    state.table.edit(0).stamp(self.journal.volume_id());
-                }
-            },
-        )
+        let mut state = self.metadata.lock_with_pages(&self.state, || vec![0])?;
+        if !state.table.is_damaged(Pbn(0)) {
+            state.table.edit(0).stamp(self.journal.volume_id());
+        }
+        state.table.shrink();
+        Ok(())
     }
 
     /// Writes a checkpoint. The caller holds off other checkpoints.

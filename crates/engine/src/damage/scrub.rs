@@ -359,8 +359,8 @@ impl Scrubber {
     /// entries.
     fn live_within(&self, first: Pbn, end: Pbn) -> Vec<(Pbn, Entry)> {
         let pages = || (page_of(first)..=page_of(Pbn(end.0 - 1))).collect();
-        let mut live: Vec<(Pbn, Entry)> = self.metadata.with_readable_pages(pages, |state| {
-            let entry = |pbn: Pbn| Some((pbn, state.table.entry(pbn)?));
+        let mut live: Vec<(Pbn, Entry)> = self.metadata.with_readable_pages(pages, |pages| {
+            let entry = |pbn: Pbn| Some((pbn, pages.entry(pbn)?));
             (first.0..end.0)
                 .map(Pbn)
                 .filter_map(entry)

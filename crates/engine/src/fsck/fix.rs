@@ -193,17 +193,15 @@ impl Fixer {
 
     /// Sets the count of a block to the number of its references. Without references it is free once that is durable.
     fn set_count(&self, pbn: Pbn, count: u32) -> Result<()> {
-        self.metadata.with_pages(
-            || vec![page_of(pbn)],
-            |state| {
-                state.group.touch(Instant::now());
-                state.table.edit(page_of(pbn)).set_count(pbn, count);
-                state.group.push(&Op::Count { pbn, blocks: 1, count });
-                if count == 0 {
-                    state.group.free(pbn);
-                }
-            },
-        )
+        let mut state = self.metadata.lock_with_pages(&self.state, || vec![page_of(pbn)])?;
+        state.group.touch(Instant::now());
+        state.table.edit(page_of(pbn)).set_count(pbn, count);
+        state.group.push(&Op::Count { pbn, blocks: 1, count });
+        if count == 0 {
+            state.group.free(pbn);
+        }
+        state.table.shrink();
+        Ok(())
     }
 
     /// Gives a block that has references but no entry a new one. Its tag is that of the present content. If the old
@@ -221,20 +219,18 @@ impl Fixer {
             }
         };
         let flags = if bad.is_some() { BAD } else { 0 };
-        self.metadata.with_pages(
-            || vec![page_of(pbn)],
-            |state| {
-                let page = state.table.edit(page_of(pbn));
-                let fingerprint = Some(page.entry(pbn)).filter(|old| old.tag == tag).and_then(|old| old.fingerprint);
-                page.set(pbn, &Entry { tag, fingerprint, count, flags });
-                state.group.touch(Instant::now());
-                state.group.push(&Op::Store { pbn, tag, fingerprint });
-                state.group.push(&Op::Count { pbn, blocks: 1, count });
-                if flags != 0 {
-                    state.group.push(&Op::Flags { pbn, flags });
-                }
-            },
-        )
+        let mut state = self.metadata.lock_with_pages(&self.state, || vec![page_of(pbn)])?;
+        let page = state.table.edit(page_of(pbn));
+        let fingerprint = Some(page.entry(pbn)).filter(|old| old.tag == tag).and_then(|old| old.fingerprint);
+        page.set(pbn, &Entry { tag, fingerprint, count, flags });
+        state.group.touch(Instant::now());
+        state.group.push(&Op::Store { pbn, tag, fingerprint });
+        state.group.push(&Op::Count { pbn, blocks: 1, count });
+        if flags != 0 {
+            state.group.push(&Op::Flags { pbn, flags });
+        }
+        state.table.shrink();
+        Ok(())
     }
 
     /// Makes unreadable sectors empty ones, and applies the log's redo to them. The next round counts their references.

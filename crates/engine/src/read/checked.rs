@@ -90,10 +90,10 @@ impl BlockReader {
     fn compare_tags(&self, tags: &[(Pbn, Tag)]) -> Result<Vec<Known>> {
         let by_page = || tags.chunk_by(|a, b| page_of(a.0) == page_of(b.0));
         let pages = || by_page().map(|of_page| page_of(of_page[0].0)).collect();
-        self.metadata.with_pages(pages, |state| {
+        self.metadata.with_pages(pages, |pages| {
             let mut known = Vec::with_capacity(tags.len());
             for of_page in by_page() {
-                let page = state.table.page(page_of(of_page[0].0)).expect("it is in memory");
+                let page = pages.page(page_of(of_page[0].0)).expect("it is in memory");
                 known.extend(of_page.iter().map(|(pbn, tag)| {
                     let entry = page.entry(*pbn);
                     Known { is_shared: entry.count > 1, is_wrong: entry.count > 0 && entry.tag != *tag }

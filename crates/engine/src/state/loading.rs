@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use crate::base::BaseParts;
-use crate::damage::notices::Damage;
 use crate::format::extent_leaf::ExtentLeaf;
 use crate::format::keys::LeafKey;
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
+use crate::known_damage::notices::Damage;
 use crate::signals::foreground::Foreground;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::published::State;
+use crate::state::table::LoadedPages;
 use crate::sync::Mutex;
 use crate::sync::reading_again;
 use crate::{Pbn, Result};
@@ -149,7 +150,7 @@ impl Metadata {
     }
 
     /// Reads table pages into memory, one by one if the joint read fails. Returns those that cannot be read.
-    fn load_readable_pages(&self, numbers: &[u64]) -> Vec<u64> {
+    pub(super) fn load_readable_pages(&self, numbers: &[u64]) -> Vec<u64> {
         if self.load_pages(numbers).is_ok() {
             return Vec::new();
         }
@@ -161,38 +162,6 @@ impl Metadata {
             }
         }
         unreadable
-    }
-
-    /// Like `with_pages`, for work that can do without unreadable pages: these are not in memory.
-    pub fn with_readable_pages<T>(&self, numbers: impl Fn() -> Vec<u64>, work: impl FnOnce(&mut State) -> T) -> T {
-        let mut unreadable: HashSet<u64> = HashSet::new();
-        loop {
-            let mut state = self.state.lock();
-            let mut missing = state.table.missing(numbers());
-            missing.retain(|number| !unreadable.contains(number));
-            if missing.is_empty() {
-                let result = work(&mut state);
-                state.table.shrink();
-                return result;
-            }
-            drop(state);
-            unreadable.extend(self.load_readable_pages(&missing));
-        }
-    }
-
-    /// Runs `work` under the publish lock with these pages in memory.
-    pub fn with_pages<T>(&self, numbers: impl Fn() -> Vec<u64>, work: impl FnOnce(&mut State) -> T) -> Result<T> {
-        loop {
-            let mut state = self.state.lock();
-            let missing = state.table.missing(numbers());
-            if missing.is_empty() {
-                let result = work(&mut state);
-                state.table.shrink();
-                return Ok(result);
-            }
-            drop(state);
-            self.load_pages(&missing)?;
-        }
     }
 }
 
@@ -217,17 +186,17 @@ impl Metadata {
     fn entries_by(
         &self,
         pbns: &[Pbn],
-        with: impl Fn(u64, &mut dyn FnMut(&mut State)) -> Result<()>,
+        with: impl Fn(u64, &mut dyn FnMut(&mut LoadedPages<'_>)) -> Result<()>,
     ) -> Result<HashMap<Pbn, Entry>> {
         assert!(pbns.is_sorted(), "{} blocks to look up are not ascending", pbns.len());
         let end = self.state.lock().totals.data.0;
         let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
         let mut entries = HashMap::with_capacity(inside.len());
         for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {
-            with(page_of(portion[0]), &mut |state| {
+            with(page_of(portion[0]), &mut |pages| {
                 for &pbn in portion {
-                    if !state.table.is_damaged(pbn) {
-                        entries.extend(state.table.entry(pbn).map(|entry| (pbn, entry)));
+                    if !pages.is_damaged(pbn) {
+                        entries.extend(pages.entry(pbn).map(|entry| (pbn, entry)));
                     }
                 }
             })?;
@@ -342,7 +311,11 @@ impl Metadata {
 impl Metadata {
     /// Reads pages of the block table, and keeps them in memory until a checkpoint.
     pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
-        let keep = |portion: &[u64]| self.with_pages(|| portion.to_vec(), |state| state.table.keep(portion));
-        pages.chunks(PORTION_PAGES).try_for_each(keep)
+        pages.chunks(PORTION_PAGES).try_for_each(|portion| {
+            let mut state = self.lock_with_pages(&self.state, || portion.to_vec())?;
+            state.table.keep(portion);
+            state.table.shrink();
+            Ok(())
+        })
     }
 }

@@ -3,6 +3,7 @@
 pub mod checkpoint_store;
 pub mod claimed_room;
 pub mod extents;
+pub mod loaded_pages;
 pub mod loading;
 pub mod maps;
 pub mod pending_clones;

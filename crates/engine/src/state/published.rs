@@ -14,13 +14,13 @@ use std::time::Instant;
 
 use hashbrown::HashSet;
 
-use crate::damage::bad_blocks::BadBlocks;
 use crate::format::damage_records::BadRecord;
 use crate::format::extent_leaf::{ExtentLeaf, Target};
 use crate::format::keys::{self, LeafKey};
 use crate::format::ops::{Op, OpWriter};
 use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
 use crate::format::record::Totals;
+use crate::known_damage::bad_blocks::BadBlocks;
 use crate::space::allocator::Run;
 use crate::space::pins::EndedEpoch;
 use crate::state::claimed_room::Claims;

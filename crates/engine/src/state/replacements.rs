@@ -1,7 +1,7 @@
 //! Where reads of bad blocks go: to their replacements.
 
-use crate::damage::bad_blocks::BlockLocation;
 use crate::format::extent_leaf::Target;
+use crate::known_damage::bad_blocks::BlockLocation;
 use crate::state::loading::Metadata;
 use crate::{Error, Pbn, Result};
 

@@ -252,6 +252,31 @@ impl Table {
     }
 }
 
+/// What a reader sees of the table while the publish lock is held.
+pub struct LoadedPages<'a>(&'a mut Table);
+
+impl<'a> LoadedPages<'a> {
+    /// The pages of a table that are in memory.
+    pub fn of(table: &'a mut Table) -> Self {
+        Self(table)
+    }
+
+    /// The page, if it is in memory.
+    pub fn page(&mut self, number: u64) -> Option<&Arc<Page>> {
+        self.0.page(number)
+    }
+
+    /// The entry of a pbn, if its page is in memory.
+    pub fn entry(&mut self, pbn: Pbn) -> Option<Entry> {
+        self.0.entry(pbn)
+    }
+
+    /// See [`Table::is_damaged`].
+    pub fn is_damaged(&mut self, pbn: Pbn) -> bool {
+        self.0.is_damaged(pbn)
+    }
+}
+
 /// The error for work that needs an entry in a damaged sector.
 pub fn damaged_entry(pbn: Pbn) -> Error {
     let (sector, number) = (Page::sector_of(pbn), page_of(pbn));

@@ -86,8 +86,8 @@ impl BatchConfirmer {
             _ => None,
         };
         let pages = || candidates.iter().filter_map(|index| pbn_of(*index)).map(page_of).collect();
-        self.metadata.with_readable_pages(pages, |state| {
-            (0..batch.len()).map(|index| pbn_of(index).and_then(|pbn| state.table.entry(pbn))).collect()
+        self.metadata.with_readable_pages(pages, |pages| {
+            (0..batch.len()).map(|index| pbn_of(index).and_then(|pbn| pages.entry(pbn))).collect()
         })
     }
 

@@ -243,10 +243,10 @@ impl Decider {
             return vec![None; batch.len()];
         }
         let pages = || (0..batch.len()).filter_map(mapped).map(page_of).collect();
-        self.metadata.with_readable_pages(pages, |state| {
+        self.metadata.with_readable_pages(pages, |pages| {
             let same_tag = |index: usize| {
                 mapped(index).filter(|pbn| {
-                    let entry = state.table.entry(*pbn);
+                    let entry = pages.entry(*pbn);
                     entry.is_some_and(|entry| entry.count > 0 && entry.tag == batch.tags[index])
                 })
             };

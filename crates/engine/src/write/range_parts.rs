@@ -201,10 +201,10 @@ impl RangeParts {
             pages.dedup();
             pages
         };
-        self.metadata.with_pages(pages, |state| {
-            let take = |pbn: Pbn| match state.table.is_damaged(pbn) {
+        self.metadata.with_pages(pages, |pages| {
+            let take = |pbn: Pbn| match pages.is_damaged(pbn) {
                 true => Err(damaged_entry(pbn)),
-                false => Ok(Incref { pbn, tag: state.table.entry(pbn).expect("its page is in memory").tag }),
+                false => Ok(Incref { pbn, tag: pages.entry(pbn).expect("its page is in memory").tag }),
             };
             pbns().map(take).collect()
         })?

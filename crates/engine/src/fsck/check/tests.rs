@@ -70,10 +70,8 @@ fn pbn_of(volume: &Volume, map: u64, lbn: u64) -> Pbn {
 
 /// Changes an entry directly, as a fault of oncefs would.
 fn set_count(volume: &Volume, pbn: Pbn, count: u32) {
-    volume
-        .metadata
-        .with_pages(|| vec![page_of(pbn)], |state| state.table.edit(page_of(pbn)).set_count(pbn, count))
-        .unwrap();
+    let mut state = volume.metadata.lock_with_pages(&volume.base.state, || vec![page_of(pbn)]).unwrap();
+    state.table.edit(page_of(pbn)).set_count(pbn, count);
 }
 
 fn flip(device: &dyn Device, at: u64) {

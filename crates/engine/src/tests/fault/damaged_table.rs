@@ -327,17 +327,11 @@ fn a_crafted_record_of_a_bad_block_ends_neither_the_daemon_nor_keeps_the_scrub_f
         let (devices, data, hit) = volume(one_level(), 1);
         let volume = devices.open();
         let tag = volume.metadata.known_entry(hit).unwrap().tag;
-        volume
-            .metadata
-            .with_pages(
-                || vec![page_of(hit)],
-                |state| {
-                    let page = state.table.edit(page_of(hit));
-                    page.set_count(hit, 2);
-                    page.set_flags(hit, BAD);
-                },
-            )
-            .unwrap();
+        let mut state = volume.metadata.lock_with_pages(&volume.base.state, || vec![page_of(hit)]).unwrap();
+        let page = state.table.edit(page_of(hit));
+        page.set_count(hit, 2);
+        page.set_flags(hit, BAD);
+        drop(state);
         let mut change = Change::default();
         change.put(keys::bad(hit), BadRecord { replacement: Some(Pbn(replacement)), tag }.encode());
         volume.publisher.publish(change).unwrap();

@@ -1,7 +1,7 @@
 //! How much dedup the energy supply allows (SmartDedup, section 3.4).
 //!
 //! Owns the rule: the rate is proportional to the remaining charge, and dedup is off in low-power mode. Leaves reading
-//! the charge to the engine (`worker/system_load.rs`).
+//! the charge to the engine (`pace/system_load.rs`).
 
 use crate::ranges::{RangeError, within};
 

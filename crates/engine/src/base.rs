@@ -7,12 +7,16 @@ use crate::backlog::file::SkippedFile;
 use crate::backlog::list::Backlog;
 use crate::commit::log::Log;
 use crate::commit::log::{Journal, JournalBounds};
-use crate::damage::notices::Damage;
 use crate::device::Device;
+use crate::hash::Hasher;
 use crate::hints::disk::DiskHints;
 use crate::hints::store::Hints;
+use crate::known_damage::notices::Damage;
 use crate::kv::Kv;
-use crate::layout::portion_size::portion_size;
+use crate::pace::portion_size::portion_size;
+use crate::pace::system_load::SystemLoad;
+use crate::pace::worker_state::Worker;
+use crate::policy::inline::InlineDedup;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
 use crate::settings::values::Settings;
@@ -21,6 +25,7 @@ use crate::signals::foreground::Foreground;
 use crate::signals::health::Health;
 use crate::signals::requests::{Committer, Signals};
 use crate::space::allocator::Allocator;
+use crate::space::ballast::Ballast;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
 use crate::space::pins::Pins;
@@ -30,11 +35,6 @@ use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
-use crate::volume::ballast::Ballast;
-use crate::worker::system_load::SystemLoad;
-use crate::worker::worker_state::Worker;
-use crate::write::hash::Hasher;
-use crate::write::inline::InlineDedup;
 
 /// The parts that own state. Every other part of a volume uses some of them.
 #[derive(Clone)]

@@ -52,9 +52,13 @@ mod damage;
 pub mod device;
 pub mod format;
 mod fsck;
+mod hash;
 mod hints;
+mod known_damage;
 pub mod kv;
 mod layout;
+mod pace;
+mod place;
 mod policy;
 mod read;
 pub mod settings;
@@ -72,7 +76,6 @@ mod tests;
 pub use commit::change_room::LogReservation;
 pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
-pub use damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use error::{Error, Result};
 pub use format::damage_records::ScrubState;
 pub use format::history::HistoryPoint;
@@ -82,6 +85,8 @@ pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
 pub use fsck::lost_content::PartWithHoles;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
+pub use hash::{Hasher, is_zero};
+pub use known_damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use kv::{FilesFound, Salvaged};
 pub use layout::comparison::{Compared, ComparedRun, ComparedState};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
@@ -93,26 +98,25 @@ pub use oncefs_dedup::{
     Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag,
     Usage, look_at,
 };
+pub use pace::load::DeviceLoad;
 pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
 pub use settings::profile::Profile;
 pub use settings::sharing::Sharing;
 #[cfg(any(test, feature = "testing"))]
 pub use signals::requests::Committer;
+pub use space::ballast::Ballast;
 pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };
 pub use store::Store;
+pub use store::history::History;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WriteMode};
 pub use volume::backend::Backend;
 #[cfg(any(test, feature = "testing"))]
 pub use volume::backend::TestHooks;
-pub use volume::ballast::Ballast;
-pub use volume::history::History;
 #[cfg(any(test, feature = "testing"))]
 pub use volume::steps::BackgroundStep;
 pub use volume::unfinished::Unfinished;
-pub use worker::load::DeviceLoad;
 pub use worker::status::{DedupCommand, DedupStatus};
-pub use write::hash::{Hasher, is_zero};
 pub use write::publish::OnPublish;

@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 
 #[cfg(doc)]
 use crate::Error;
+use crate::background::committer::barrier;
 use crate::background::threads::Threads;
 use crate::format::superblock::Superblock;
+use crate::pace::load::DeviceLoad;
 use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
@@ -18,7 +20,6 @@ use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
 use crate::volume::superblock_file;
 use crate::volume::unfinished::Unfinished;
-use crate::worker::load::DeviceLoad;
 use crate::write::publish::OnPublish;
 use crate::{
     BLOCK_BYTES, Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result,
@@ -26,6 +27,7 @@ use crate::{
 };
 
 mod clones;
+pub mod history;
 mod identity;
 mod policies;
 mod ranges;
@@ -353,7 +355,7 @@ impl Store {
         if self.volume.base.health.is_read_only() {
             return done(Ok(()));
         }
-        self.volume.barrier(done);
+        barrier(&self.volume, done);
     }
 
     /// Waits until everything published before this call is durable.

@@ -48,6 +48,17 @@ pub fn run_committer(volume: &Volume) {
     }
 }
 
+/// See [`crate::Store::barrier`]. The first waiter commits inline. Waiters that come meanwhile are answered together, by
+/// the committer.
+pub fn barrier(volume: &Volume, done: Done) {
+    if !volume.base.signals.begin_commit() {
+        return volume.base.signals.barrier(done);
+    }
+    let result = volume.commits.commit();
+    volume.base.signals.end_commit();
+    tell(volume, &result, vec![done]);
+}
+
 /// Commits, and notifies all waiters.
 pub fn answer(volume: &Volume, barriers: Vec<Done>) {
     let result = volume.commits.commit();
@@ -60,7 +71,7 @@ pub fn answer(volume: &Volume, barriers: Vec<Done>) {
 }
 
 /// Notifies callers that wait for a commit of its result.
-pub fn tell(volume: &Volume, result: &Result<()>, barriers: Vec<Done>) {
+fn tell(volume: &Volume, result: &Result<()>, barriers: Vec<Done>) {
     volume.base.stats.counters.barriers.fetch_add(barriers.len() as u64, Relaxed);
     for done in barriers {
         done(match result {

@@ -4,16 +4,16 @@
 use std::sync::Arc;
 
 use crate::base::BaseParts;
-use crate::damage::bad_blocks::BlockLocation;
 use crate::format::damage_records::BadRecord;
 use crate::format::keys::LeafKey;
+use crate::known_damage::bad_blocks::BlockLocation;
 use crate::layout::referrers::ReferrerSearch;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::published::State;
 use crate::sync::Mutex;
-use crate::worker::remap::Remapper;
-use crate::worker::visit::{Place, Remap, Visit};
+use crate::write::remap::Remapper;
+use crate::write::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
 
 /// Leaves searched in one portion.

@@ -30,6 +30,7 @@ use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::extent_leaf::{Extent, ExtentLeaf, Target};
 use crate::format::keys::{self, LeafKey};
 use crate::format::pending_clone::PendingClone;
+use crate::hash::Hasher;
 use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
@@ -39,7 +40,6 @@ use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::sync::Mutex;
-use crate::write::hash::Hasher;
 use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};
 
 /// Faults kept as values. Further ones are only counted.

@@ -22,6 +22,7 @@ use crate::format::page::{BAD, Entry, page_of};
 use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
+use crate::hash::Hasher;
 use crate::signals::health::Health;
 use crate::space::data_area::DataArea;
 use crate::state::checkpoint_store::CheckpointStore;
@@ -30,7 +31,6 @@ use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::sync::Mutex;
-use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 
 /// A repair ends after this many rounds. Three repair everything that one audit reports.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use crate::damage::bad_blocks::BadBlocks;
-use crate::damage::scrub_progress::Scrub;
-use crate::damage::table_damage::TableDamage;
+use crate::known_damage::bad_blocks::BadBlocks;
+use crate::known_damage::scrub_progress::Scrub;
+use crate::known_damage::table_damage::TableDamage;
 use crate::kv::FilesFound;
 use crate::settings::values::Settings;
 use crate::sync::{AtomicUsize, LockRank, Mutex};

@@ -20,6 +20,7 @@ use crate::hints::store::Hints;
 use crate::layout::referrers::References;
 use crate::layout::referrers::ReferrerSearch;
 use crate::layout::run_states::{BudgetUse, Explained, ExplainedRun, What, push_run};
+use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
 use crate::space::pins::Pins;
@@ -28,9 +29,8 @@ use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::stats::counters::Statistics;
 use crate::sync::Mutex;
-use crate::worker::visit::{Holders, ascending};
-use crate::worker::worker_state::Worker;
 use crate::write::extension::Extender;
+use crate::write::visit::{Holders, ascending};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Leaves explained in one portion: 32 MiB of a file without holes.

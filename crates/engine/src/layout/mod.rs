@@ -4,6 +4,5 @@ pub mod comparison;
 pub mod defrag;
 pub mod explain;
 pub mod fragmentation;
-pub mod portion_size;
 pub mod referrers;
 pub mod run_states;

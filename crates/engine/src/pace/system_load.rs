@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use oncefs_dedup::{Conditions, EnergyRule, LoadLimit, PaceRule, Supply};
 
+use crate::pace::load::{self, CpuLoad, CpuShares, DeviceLoad};
 use crate::settings::values::Settings;
-use crate::worker::load::{self, CpuLoad, CpuShares, DeviceLoad};
 
 /// How often the machine's load and supply are read.
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);

@@ -7,10 +7,10 @@ use std::time::Duration;
 use oncefs_dedup::{BatchSize, Conditions, EnergyRule, Pace, RangeError, Skipped, Supply, Turn};
 
 use crate::RankTurn;
+use crate::pace::pass::Pass;
+use crate::pace::system_load::{SystemLoad, pace_rule};
 use crate::settings::values::Settings;
 use crate::sync::{LockRank, Mutex};
-use crate::worker::pass::Pass;
-use crate::worker::system_load::{SystemLoad, pace_rule};
 
 /// The worker of an open volume.
 pub struct Worker {

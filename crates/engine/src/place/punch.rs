@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::place::free_blocks::FreeBlocks;
 use crate::space::allocator::Run;
-use crate::space::free_blocks::FreeBlocks;
 
 /// The smallest hole worth a request.
 const HOLE_BLOCKS_MIN: u64 = 16;

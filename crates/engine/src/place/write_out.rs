@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
+use crate::policy::inline::InlineDedup;
 use crate::signals::health::Health;
 use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
@@ -12,7 +13,6 @@ use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::sync::Mutex;
-use crate::write::inline::InlineDedup;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
 /// Collected blocks are written out when there are this many bytes of them.

@@ -4,6 +4,7 @@ pub mod accounts;
 pub mod budget;
 pub mod device_reads;
 pub mod effective;
+pub mod inline;
 pub mod policies;
 pub mod read_around;
 pub mod read_pattern;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::base::BaseParts;
-use crate::damage::notices::Damage;
+use crate::known_damage::notices::Damage;
 use crate::signals::requests::Signals;
 use crate::state::published::State;
 use crate::sync::Mutex;

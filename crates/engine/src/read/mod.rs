@@ -3,6 +3,7 @@
 mod around;
 pub mod cache;
 pub mod checked;
+pub mod damage_reports;
 pub mod device;
 mod lazy_memory;
 pub mod parts;

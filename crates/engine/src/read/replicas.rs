@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crate::base::BaseParts;
 use crate::format::damage_records;
 use crate::format::keys;
+use crate::hash::Hasher;
 use crate::read::device::DataReader;
 use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
-use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
 /// Finds and reads the replicas of blocks.

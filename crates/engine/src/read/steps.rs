@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::base::BaseParts;
-use crate::damage::notices::Damage;
 use crate::format::extent_leaf::Target;
 use crate::format::keys::leaf_parts;
+use crate::hash::Hasher;
+use crate::known_damage::notices::Damage;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
 use crate::read::device::DataReader;
@@ -18,7 +19,6 @@ use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
-use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Lbn, MapId, ReadBuf, Result, Stage};
 
 /// Whether this buffer holds whole blocks that a device can read into: aligned like its blocks.

@@ -6,19 +6,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::cache::AROUND;
 use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
 use crate::base::BaseParts;
-use crate::damage::notices::Damage;
-use crate::damage::reports::DamageReports;
 use crate::device::Io;
 use crate::format::page::Entry;
+use crate::hash::Hasher;
+use crate::known_damage::notices::Damage;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
+use crate::read::damage_reports::DamageReports;
 use crate::read::device::{DataReader, blocks_of};
 use crate::read::replicas::ReplicaReader;
 use crate::settings::values::Tuning;
 use crate::state::loading::Metadata;
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
-use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
 /// Longer runs are either entirely in memory or read as a whole.

@@ -10,8 +10,8 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::space::host::host_bytes;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::volume::host::host_bytes;
 use crate::{Error, Result};
 
 /// Size of the ballast.

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::space::allocator::{Allocator, REGION_BLOCKS, Request, Run, Step, blocks_in};
+use crate::space::ballast::Ballast;
 use crate::space::bitmap::Bitmap;
+use crate::space::host::host_bytes;
 use crate::space::pins::{EndedEpoch, Pins};
 use crate::sync::{AtomicU64, LockRank, Mutex};
-use crate::volume::ballast::Ballast;
-use crate::volume::host::host_bytes;
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// Regions (128 MiB of the data area) searched for one free run: each may have to be read from the block table.

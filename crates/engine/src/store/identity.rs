@@ -1,7 +1,7 @@
 //! The part of the interface that tells volumes apart: a volume's identity, and keys from its secret.
 
 use crate::Store;
-use crate::write::hash::Hasher;
+use crate::hash::Hasher;
 
 impl Store {
     /// The volume's identity, which never changes.

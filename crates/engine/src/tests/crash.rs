@@ -13,10 +13,10 @@ use crate::commit::log_room::GROUP_SHARE;
 use crate::device::Device;
 use crate::format::keys;
 use crate::fsck::parts::checker;
-use crate::space::free_blocks::KEPT_BACK_BLOCKS;
+use crate::hash::is_zero;
+use crate::place::free_blocks::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, LOG_BYTES, Random, one_level, two_levels};
 use crate::volume::assembly::Volume;
-use crate::write::hash::is_zero;
 use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, Error, Lbn, MapId};
 
 const DATA: Blocks = Blocks(40_000);
@@ -513,8 +513,7 @@ fn cutting_a_file_works_where_the_host_is_full_and_others_write() {
     let _others = run.volume.free_blocks.claim_reservations(free - KEPT_BACK_BLOCKS).unwrap();
     let unique: Vec<u8> = (0..(4 * BLOCK_BYTES / 8) as u64).flat_map(|n| (n * n + 77).to_le_bytes()).collect();
     assert!(matches!(run.volume.write(MapId(2), 0, &unique, |_, _| ()), Err(Error::NoSpace)));
-    let last =
-        (0..256).rev().find(|block| !crate::write::hash::is_zero(&data[block * BLOCK_BYTES..][..BLOCK_BYTES])).unwrap();
+    let last = (0..256).rev().find(|block| !crate::hash::is_zero(&data[block * BLOCK_BYTES..][..BLOCK_BYTES])).unwrap();
     let size = (last * BLOCK_BYTES + 100) as u64;
     run.volume.range_changes.truncate(MapId(1), size, |_, _| ()).unwrap();
     assert!(run.volume.reader.read(MapId(1), 0, size as usize).unwrap().iter().eq(&data[..size as usize]));

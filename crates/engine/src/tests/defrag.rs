@@ -6,7 +6,7 @@ use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::fsck::parts::checker;
 use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
-use crate::space::free_blocks::Claim;
+use crate::place::free_blocks::Claim;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, OpenOptions, Pbn};

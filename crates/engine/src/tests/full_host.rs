@@ -12,12 +12,12 @@ use crate::background::committer::answer;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
+use crate::place::free_blocks::KEPT_BACK_BLOCKS;
 use crate::signals::requests::Done;
-use crate::space::free_blocks::KEPT_BACK_BLOCKS;
+use crate::space::ballast::{BALLAST_BYTES, Ballast};
 use crate::space::free_space::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
 use crate::volume::assembly::Volume;
-use crate::volume::ballast::{BALLAST_BYTES, Ballast};
 use crate::{BLOCK_BYTES, Backend, Blocks, Copies, Error, MapId};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;

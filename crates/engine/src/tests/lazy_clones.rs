@@ -229,17 +229,14 @@ fn what_is_bad_in_the_source_is_bad_in_the_clone() {
     let pbn: Pbn = place(SOURCE);
     let clone = fixture.clone(SOURCE);
     let flags = |flags| {
-        fixture.volume.metadata.with_pages(
-            || vec![page_of(pbn)],
-            |state| {
-                state.table.edit(page_of(pbn)).set_flags(pbn, flags);
-            },
-        )
+        let state = &fixture.volume.base.state;
+        let mut state = fixture.volume.metadata.lock_with_pages(state, || vec![page_of(pbn)]).unwrap();
+        state.table.edit(page_of(pbn)).set_flags(pbn, flags);
     };
-    flags(BAD).unwrap();
+    flags(BAD);
     fixture.volume.write(SOURCE, 0, &unique(1, 5), |_, _| ()).unwrap();
     assert_eq!(place(clone), pbn);
-    flags(0).unwrap();
+    flags(0);
     fixture.take_all();
     fixture.holds_content(clone);
     fixture.check();

@@ -25,11 +25,11 @@ use crate::format::hint_header::HintHeader;
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
 use crate::fsck::parts::checker;
+use crate::hash::is_zero;
 use crate::kv::{Kv, KvMemory, Put};
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::tests::fixture::{Devices, Random, two_levels, unique};
 use crate::volume::assembly::Volume;
-use crate::write::hash::is_zero;
 use crate::{BLOCK_BYTES, Blocks, DedupCommand, Lbn, MapId, Pbn, Result};
 
 const DATA: Blocks = Blocks(40_000);

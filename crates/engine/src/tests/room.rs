@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use crate::fsck::parts::checker;
-use crate::space::free_blocks::KEPT_BACK_BLOCKS;
+use crate::place::free_blocks::KEPT_BACK_BLOCKS;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Result};

@@ -2,10 +2,10 @@
 //! whole, and no file's content changes.
 
 use crate::fsck::parts::checker;
+use crate::policy::inline::OpenBlock;
 use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
-use crate::write::inline::OpenBlock;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
 
 const DATA: Blocks = Blocks(40_000);

@@ -239,7 +239,7 @@ impl Stressed {
     fn commit(&self, slot: usize) {
         let current = self.files[slot].lock().versions.len() - 1;
         let (sender, receiver) = std::sync::mpsc::channel();
-        self.volume.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        crate::background::committer::barrier(&self.volume, Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
         self.files[slot].lock().versions.drain(..current);
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::kv::Kv;
+use crate::pace::load::DeviceLoad;
 use crate::signals::requests::Committer;
-use crate::volume::ballast::Ballast;
-use crate::worker::load::DeviceLoad;
+use crate::space::ballast::Ballast;
 
 /// The devices and the sorted state of a volume, wherever they are.
 pub struct Backend {

@@ -7,11 +7,11 @@ use crate::commit::log::{CutLog, Log};
 use crate::device::FileDevice;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
+use crate::hash::Hasher;
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::superblock_file;
-use crate::write::hash::Hasher;
 use crate::{Copies, Error, Result};
 
 /// Memory for the record store, of which a single record is read.

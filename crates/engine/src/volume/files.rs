@@ -22,7 +22,7 @@ use crate::format::{keys, label};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::settings::values::Settings;
-use crate::volume::ballast::Ballast;
+use crate::space::ballast::Ballast;
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, ownership, superblock_file};

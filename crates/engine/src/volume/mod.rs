@@ -2,15 +2,11 @@
 
 pub mod assembly;
 pub mod backend;
-pub mod ballast;
-pub mod barrier;
 pub mod cut_log;
 pub mod data_device;
 pub mod exclusive_lock;
 pub mod files;
 pub mod grow;
-pub mod history;
-pub mod host;
 pub mod leave;
 pub mod memory_budget;
 pub mod open;

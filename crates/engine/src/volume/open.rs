@@ -6,7 +6,9 @@ use crate::commit::log::JournalBounds;
 use crate::commit::log::Log;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
+use crate::hash::Hasher;
 use crate::hints::disk;
+use crate::pace::system_load::SystemLoad;
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
 use crate::state::maps::Leaves;
@@ -17,8 +19,6 @@ use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
-use crate::worker::system_load::SystemLoad;
-use crate::write::hash::Hasher;
 use crate::{Copies, Error, OpenOptions, Profile, Result};
 
 /// The settings of a mount: the profile's, overridden by the options.

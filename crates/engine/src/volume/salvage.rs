@@ -8,12 +8,12 @@ use crate::device::FileDevice;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::superblock::Superblock;
+use crate::hash::Hasher;
 use crate::kv::copies::Place;
 use crate::kv::{IsRecord, Kv, RocksKv, Salvaged, Terms};
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files::{check_table, copies_of};
 use crate::volume::superblock_file;
-use crate::write::hash::Hasher;
 use crate::{Error, Result};
 
 /// Memory for the record store while it is examined.

@@ -5,7 +5,7 @@ use oncefs_dedup::{Allowance, Candidates, Decision, RunRule, detect, detect_with
 
 use crate::format::page::{COUNT_MAX, Entry};
 use crate::policy::budget::REFS_FREE_MIN;
-use crate::worker::visit::{Holders, Remap, Visit};
+use crate::write::visit::{Holders, Remap, Visit};
 use crate::{MapId, Pbn};
 
 /// A block with this many references gets no more from the worker, because near the largest count it would be refused.

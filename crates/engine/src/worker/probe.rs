@@ -16,16 +16,16 @@ use crate::commit::change_room::ChangeRoom;
 use crate::format::device_record::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
+use crate::pace::worker_state::Worker;
+use crate::place::free_blocks::FreeBlocks;
 use crate::policy::policies::PolicyFacts;
 use crate::read::device::DataReader;
 use crate::settings::values::Tuning;
 use crate::signals::foreground::Foreground;
 use crate::space::data_area::DataArea;
-use crate::space::free_blocks::FreeBlocks;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::published::Plan;
-use crate::worker::worker_state::Worker;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Pbn, Result};
 

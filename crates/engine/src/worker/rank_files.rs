@@ -6,11 +6,11 @@ use std::sync::Arc;
 use crate::Result;
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
+use crate::pace::worker_state::Worker;
 use crate::signals::foreground::Foreground;
 use crate::signals::health::Health;
 use crate::signals::requests::Signals;
 use crate::space::free_space::FreeSpace;
-use crate::worker::worker_state::Worker;
 
 /// Gives the ranker its turns.
 pub struct FileRanker {

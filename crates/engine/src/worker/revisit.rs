@@ -15,6 +15,7 @@ use crate::base::BaseParts;
 use crate::format::page::Entry;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
+use crate::pace::worker_state::Worker;
 use crate::policy::accounts::Spender;
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
@@ -23,13 +24,12 @@ use crate::signals::health::Health;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::stats::counters::Statistics;
-use crate::worker::confirm::RemapConfirmer;
 use crate::worker::merge_target::{Merged, Room, VisitedRange, merge_targets};
-use crate::worker::remap::Remapper;
-use crate::worker::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
-use crate::worker::worker_state::Worker;
 use crate::worker::worklist::Worklist;
+use crate::write::confirm_remaps::RemapConfirmer;
 use crate::write::extension::Extender;
+use crate::write::remap::Remapper;
+use crate::write::visit::{Holders, Place, Remap, Visit, add_holder, ascending};
 use crate::{Lbn, MapId, Pbn, Result, Stage, Tag};
 
 /// Most blocks visited at a time: bounds the worker's memory at about 2 MB.

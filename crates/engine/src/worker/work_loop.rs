@@ -10,28 +10,28 @@ use oncefs_dedup::{Conditions, Supply, Turn};
 
 use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
-use crate::damage::notices::Damage;
 use crate::damage::repair::Repairs;
 use crate::damage::scrub::Scrubber;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
+use crate::known_damage::notices::Damage;
+use crate::pace::local_time;
+use crate::pace::system_load::energy_rule;
+use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
+use crate::policy::inline::InlineDedup;
 use crate::settings::values::Settings;
 use crate::settings::values::Tuning;
 use crate::signals::foreground::Foreground;
 use crate::signals::requests::Signals;
 use crate::stats::counters::Statistics;
-use crate::worker::backlog_notes::BacklogNotes;
-use crate::worker::local_time;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::revisit::BATCH_BLOCKS_MAX;
 use crate::worker::revisit::Revisits;
 use crate::worker::status::{DedupCommand, DedupStatus};
-use crate::worker::system_load::energy_rule;
-use crate::worker::worker_state::Worker;
 use crate::worker::worklist::Worklist;
-use crate::write::inline::InlineDedup;
+use crate::write::backlog_notes::BacklogNotes;
 use crate::{Blocks, Error, Result};
 
 /// If more than one block in this many hints was freed since the last round, the disk level is swept at once.

@@ -14,6 +14,8 @@ use crate::format::keys::LeafKey;
 use crate::format::keys::leaf_parts;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
+use crate::pace::pass::Pass;
+use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
 use crate::settings::values::Tuning;
 use crate::signals::foreground::Foreground;
@@ -21,9 +23,7 @@ use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::published::State;
 use crate::sync::Mutex;
-use crate::worker::pass::Pass;
-use crate::worker::visit::Place;
-use crate::worker::worker_state::Worker;
+use crate::write::visit::Place;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
 /// Most leaves read at a time.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::WriteMode;
 use crate::base::BaseParts;
+use crate::hash::Hasher;
 use crate::hints::store::Hints;
+use crate::policy::inline::InlineDedup;
 use crate::settings::values::Inline;
 use crate::settings::values::Tuning;
 use crate::signals::foreground::Foreground;
 use crate::write::batch::{Batch, Outcome};
-use crate::write::hash::Hasher;
-use crate::write::inline::InlineDedup;
 
 /// How many blocks are looked up of a request that was not admitted.
 const PROBED_BLOCKS: usize = 4;

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
+use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
 use crate::stats::counters::Statistics;
-use crate::worker::worker_state::Worker;
 use crate::write::batch::{Batch, Outcome};
 use crate::{Lbn, MapId};
 

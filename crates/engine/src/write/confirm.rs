@@ -8,16 +8,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
-use crate::damage::reports::DamageReports;
 use crate::format::page::{Entry, page_of};
 use crate::hints::store::Hints;
+use crate::policy::inline::InlineDedup;
+use crate::read::damage_reports::DamageReports;
 use crate::read::parts::runs_into;
 use crate::read::stored::BlockReader;
 use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
 use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
-use crate::write::inline::InlineDedup;
 use crate::write::place::Placer;
 use crate::{BLOCK_BYTES, Pbn, WriteMode};
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
-use crate::damage::reports::DamageReports;
+use crate::hash::Hasher;
+use crate::read::damage_reports::DamageReports;
 use crate::read::parts::Part;
 use crate::read::stored::BlockReader;
 use crate::space::data_area::DataArea;
 use crate::stats::counters::Statistics;
-use crate::worker::visit::Remap;
-use crate::write::hash::Hasher;
+use crate::write::visit::Remap;
 use crate::{BLOCK_BYTES, Result};
 
 /// Most blocks compared with one read of each side.

@@ -15,14 +15,14 @@ use crate::format::extent_leaf::Target;
 use crate::format::page::page_of;
 use crate::hints::store::Hints;
 use crate::policy::effective::FilePolicies;
+use crate::policy::inline::InlineDedup;
+use crate::policy::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::policy::policies::PolicyFacts;
 use crate::state::loading::Metadata;
 use crate::state::staging::Staging;
-use crate::worker::backlog_notes::BacklogNotes;
+use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::extension::Extender;
-use crate::write::inline::InlineDedup;
-use crate::write::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::{Lbn, MapId, Pbn, Result, Tag};
 
 /// Stands for an earlier block of the same batch, which has no pbn yet. It is larger than any pbn, so that stored

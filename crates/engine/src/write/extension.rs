@@ -10,7 +10,7 @@ use crate::format::page::page_of;
 use crate::state::loading::Metadata;
 use crate::state::published::State;
 use crate::sync::Mutex;
-use crate::worker::visit::{Holders, add_holder, ascending};
+use crate::write::visit::{Holders, add_holder, ascending};
 use crate::{Pbn, Tag};
 
 /// Turns in which the block table's pages are read for the extension of one request. Each turn goes one page further,

@@ -1,14 +1,14 @@
 //! The write path, from the request to its publication. `steps` holds the order.
 
 pub mod admission;
+pub mod backlog_notes;
 pub mod batch;
 pub mod budget;
 pub mod confirm;
+pub mod confirm_remaps;
 pub mod decide;
 pub mod extension;
 pub mod free_detached_maps;
-pub mod hash;
-pub mod inline;
 pub mod lazy_clone;
 pub mod map_edit;
 pub mod partial_blocks;
@@ -19,5 +19,7 @@ pub mod publish_batch;
 pub mod range;
 pub mod range_parts;
 pub mod range_room;
+pub mod remap;
 pub mod share_open;
 pub mod steps;
+pub mod visit;

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
+use crate::hash::Hasher;
+use crate::place::free_blocks::Claim;
+use crate::place::free_blocks::FreeBlocks;
+use crate::place::write_out::BlockWriter;
+use crate::place::write_out::Look;
 use crate::space::allocator::Run;
-use crate::space::free_blocks::Claim;
-use crate::space::free_blocks::FreeBlocks;
 use crate::space::free_space::FreeSpace;
-use crate::space::write_out::BlockWriter;
-use crate::space::write_out::Look;
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
-use crate::write::hash::Hasher;
 use crate::{BLOCK_BYTES, Result};
 
 /// Writes of at least this many new blocks go to the data area at once. Smaller ones are collected in memory, so that

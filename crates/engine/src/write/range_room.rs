@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::format::extent_leaf::Target;
-use crate::space::free_blocks::RoomClaim;
+use crate::place::free_blocks::RoomClaim;
 use crate::write::pieces::Pieces;
 use crate::write::range_parts::RangeParts;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};

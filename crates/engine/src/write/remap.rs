@@ -9,21 +9,21 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
-use crate::damage::notices::Damage;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
+use crate::known_damage::notices::Damage;
 use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
 use crate::stats::counters::Statistics;
-use crate::worker::backlog_notes::BacklogNotes;
-use crate::worker::visit::Remap;
+use crate::write::backlog_notes::BacklogNotes;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
+use crate::write::visit::Remap;
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// Most places published together: bounds how long the file's writers wait.

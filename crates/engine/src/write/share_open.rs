@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
+use crate::policy::inline::{OPEN_BLOCKS_MAX, OpenBlock};
 use crate::state::loading::Metadata;
 use crate::stats::counters::Statistics;
-use crate::worker::confirm::RemapConfirmer;
-use crate::worker::remap::Remapper;
-use crate::worker::visit::{Remap, Visit};
-use crate::write::inline::{OPEN_BLOCKS_MAX, OpenBlock};
+use crate::write::confirm_remaps::RemapConfirmer;
+use crate::write::remap::Remapper;
+use crate::write::visit::{Remap, Visit};
 use crate::{Error, MapId, Pbn, Result, Tag};
 
 /// Shares blocks that were left open.

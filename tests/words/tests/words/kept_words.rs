@@ -28,7 +28,7 @@ const KEPT_WORDS: [Kept; 3] = [
     Kept {
         word: "blake3::",
         places: &[
-            ("crates/engine/src/write/hash.rs", "hashes blocks"),
+            ("crates/engine/src/hash.rs", "hashes blocks"),
             ("crates/stream/src/digest.rs", "hashes the contents and records of streams"),
         ],
     },

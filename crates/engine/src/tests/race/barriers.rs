@@ -9,11 +9,14 @@ use crate::volume::assembly::Volume;
 /// Asks for a commit, and returns a channel that names the answering thread.
 fn ask(volume: &Volume) -> mpsc::Receiver<ThreadId> {
     let (told, by) = mpsc::channel();
-    volume.barrier(Box::new(move |result| {
-        result.unwrap();
-        // The caller may have stopped listening.
-        let _ = told.send(thread::current().id());
-    }));
+    crate::background::committer::barrier(
+        &volume,
+        Box::new(move |result| {
+            result.unwrap();
+            // The caller may have stopped listening.
+            let _ = told.send(thread::current().id());
+        }),
+    );
     by
 }
 
@@ -43,6 +46,6 @@ fn a_single_caller_commits_by_itself_and_the_committer_answers_those_who_come_me
     assert!(ask(&volume).try_recv().is_ok(), "nobody waits any more");
     volume.base.signals.stop();
     let (told, result) = mpsc::channel();
-    volume.barrier(Box::new(move |end| told.send(end.is_err()).unwrap()));
+    crate::background::committer::barrier(&volume, Box::new(move |end| told.send(end.is_err()).unwrap()));
     assert_eq!(result.try_recv(), Ok(true), "the volume was closed");
 }

@@ -11,9 +11,9 @@ use super::model::{Content, Model, assert_clean, content, read, shared_content};
 use crate::background::committer::answer;
 use crate::device::{Device, Io};
 use crate::kv::{Kv, KvMemory, Put};
+use crate::place::free_blocks::Claim;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::space::allocator::Run;
-use crate::space::free_blocks::Claim;
 use crate::sync::AtomicBool;
 use crate::tests::fixture::{Devices, Random, one_level, two_levels};
 use crate::volume::assembly::Volume;
@@ -205,7 +205,7 @@ impl SmallVolume {
 
     fn wait_for_commit(&self) {
         let (sender, receiver) = mpsc::channel();
-        self.volume.barrier(Box::new(move |result| sender.send(result).unwrap()));
+        crate::background::committer::barrier(&self.volume, Box::new(move |result| sender.send(result).unwrap()));
         receiver.recv().unwrap().unwrap();
     }
 

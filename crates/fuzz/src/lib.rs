@@ -19,6 +19,7 @@ pub mod plain;
 mod reference;
 pub mod samples;
 mod seal;
+pub mod streams;
 pub mod tables;
 mod tree;
 mod volume;
@@ -33,13 +34,14 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 6] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "decoders", run: decoders::run },
     Target { name: "volumes", run: volumes::run },
     Target { name: "calls", run: calls::run },
     Target { name: "full", run: full::run },
     Target { name: "tables", run: tables::run },
     Target { name: "messages", run: messages::run },
+    Target { name: "streams", run: streams::run },
 ];
 
 /// The target of this name.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use oncefs_engine::kv::{is_sound_table, read_table};
-use oncefs_fuzz::{decoders, messages, plain, samples, target};
+use oncefs_fuzz::{decoders, messages, plain, samples, streams, target};
 
 /// Most bytes of the corpus, because it is part of every checkout.
 const BYTES_MAX: usize = 1 << 20;
@@ -60,4 +60,16 @@ fn the_corpus_has_a_message_of_every_kind() {
     let inputs = plain::corpus(&plain::corpus_directory(target));
     let kinds: HashSet<_> = inputs.iter().filter_map(|input| messages::kind_of(input)).collect();
     assert_eq!(kinds.len(), KINDS, "kinds of messages in the corpus, and operations that are known");
+}
+
+#[test]
+fn the_corpus_has_a_stream_with_every_record() {
+    let target = target("streams").unwrap_or_else(|| panic!("there is no target streams"));
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stream/tests/golden/version-1");
+    let golden = fs::read(&golden).unwrap_or_else(|error| panic!("{}: {error}", golden.display()));
+    let input = streams::input_of(&golden).unwrap_or_else(|| panic!("the golden stream is not whole"));
+    assert!(streams::is_accepted(&input));
+    let directory = plain::corpus_directory(target);
+    assert_is_there(&directory.join("whole-stream"), &golden);
+    assert_is_there(&directory.join("every-record"), &input);
 }

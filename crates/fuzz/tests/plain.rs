@@ -43,3 +43,8 @@ fn record_files_are_read_as_far_as_they_make_sense() {
 fn messages_of_the_kernel_are_refused_or_are_what_they_say() {
     run("messages", 2_000_000);
 }
+
+#[test]
+fn streams_are_refused_or_come_back_as_they_were() {
+    run("streams", 500_000);
+}

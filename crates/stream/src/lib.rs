@@ -16,6 +16,8 @@ mod names;
 mod position;
 mod reader;
 mod record;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod writer;
 
 pub use attributes::{Attributes, Moment};
@@ -27,5 +29,5 @@ pub use header::Header;
 pub use names::{DEPTH_MAX, Name, TreePath};
 pub use position::{Partial, Position, Token};
 pub use reader::Reader;
-pub use record::{DATA_BYTES_MAX, FILE_BYTES_MAX, Record, Source, Totals, reencoded};
+pub use record::{DATA_BYTES_MAX, FILE_BYTES_MAX, Record, Source, Totals};
 pub use writer::Writer;

@@ -148,7 +148,8 @@ impl Totals {
     }
 }
 
-mod kind {
+/// The kinds of records.
+pub(crate) mod kind {
     pub const ENTER: u8 = 1;
     pub const LEAVE: u8 = 2;
     pub const FILE: u8 = 3;
@@ -163,7 +164,7 @@ mod kind {
 }
 
 /// Bytes before the contents in the payload of `Data`, without the hashes: place and length.
-const DATA_FIELDS_BYTES: usize = 12;
+pub(crate) const DATA_FIELDS_BYTES: usize = 12;
 
 /// The part of a payload that its check covers. Contents are covered by their hashes, which it does cover.
 pub(crate) fn checked_part(kind: u8, payload: &[u8]) -> &[u8] {
@@ -332,10 +333,4 @@ fn take_target(fields: &mut Fields) -> Result<Vec<u8>, Malformed> {
 
 fn put_numbers(out: &mut Vec<u8>, numbers: &[u64]) {
     numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
-}
-
-/// A record decoded from the bytes behind its head, and encoded again, for tests that try any bytes. None: it is
-/// refused.
-pub fn reencoded(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
-    Record::decode(kind, payload).ok().map(|record| record.encode().1)
 }

@@ -1,6 +1,7 @@
 //! No damage goes unnoticed: wrong bytes, cut streams, and records that are missing, doubled or in another order.
 
-use oncefs_stream::{Error, VERSION, reencoded};
+use oncefs_stream::testing::reencoded;
+use oncefs_stream::{Error, VERSION};
 
 use crate::sample::{header, read, records, written};
 

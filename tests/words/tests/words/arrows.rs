@@ -36,7 +36,10 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("oncefs-sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("oncefs-explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
     ("oncefs-bench", &["oncefs-plot", "oncefs-sim", "oncefs-toolbox", "oncefs-transport"]),
-    ("oncefs-fuzz", &["oncefs-compress", "oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
+    (
+        "oncefs-fuzz",
+        &["oncefs-compress", "oncefs-fs", "oncefs-engine", "oncefs-stream", "oncefs-toolbox", "oncefs-transport"],
+    ),
     ("oncefs-system-tests", &["oncefs-toolbox"]),
     ("oncefs-words", &[]),
     ("oncefs-planted", &[]),

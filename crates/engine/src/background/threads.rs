@@ -1,4 +1,5 @@
-//! The background threads: committer, checkpointer, reclaimer (which also punches holes), out-of-line worker. Other
+//! The background threads: committer, checkpointer, reclaimer (which also takes the leaves of clones and
+//! punches holes), out-of-line worker. Other
 //! modules make the decisions. This file only says which thread runs when.
 
 use std::sync::Arc;
@@ -91,16 +92,23 @@ fn run_reclaimer(volume: &Volume) {
             }
             continue;
         }
-        takes_leaves = volume.lazy_clones.step().unwrap_or_else(|error| {
-            volume.base.health.tell("leaves of a clone are not taken before the next mount", &error);
-            false
-        });
+        takes_leaves = takes_some_leaves(volume);
         if takes_leaves {
             continue;
         }
         let is_quiet = || volume.groups.group_times().1.is_none_or(|last| last.elapsed() >= PUNCH_AFTER_QUIET);
         while is_quiet() && !volume.base.signals.is_stopped() && volume.free_blocks.punch_some() {}
     }
+}
+
+/// Takes leaves of a pending clone, unless another clone is about to begin. Returns whether there may be more.
+fn takes_some_leaves(volume: &Volume) -> bool {
+    let clones = &volume.lazy_clones;
+    let taken = if clones.makes_way() { Ok(false) } else { clones.step() };
+    taken.unwrap_or_else(|error| {
+        volume.base.health.tell("leaves of a clone are not taken before the next mount", &error);
+        false
+    })
 }
 
 fn run_worker(volume: &Volume) {

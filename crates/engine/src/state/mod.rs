@@ -11,6 +11,7 @@ pub mod published;
 pub mod records;
 pub mod released;
 pub mod replacements;
+pub mod reserved_counts;
 pub mod seek;
 pub mod staging;
 pub mod table;

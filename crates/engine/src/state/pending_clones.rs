@@ -88,8 +88,6 @@ pub struct PendingClones {
     by_source: BTreeSet<(MapId, MapId)>,
     /// Whether there are any, for readers without the publish lock.
     is_any: Arc<AtomicBool>,
-    /// Maps that are being cloned, and how often the number of their reserved blocks has changed meanwhile.
-    watched: BTreeMap<MapId, u64>,
 }
 
 impl PendingClones {
@@ -243,22 +241,6 @@ impl PendingClones {
         self.is_any.store(!self.clones.is_empty(), Release);
         changes.push((keys::pending_clone(target), None));
         changes
-    }
-
-    /// Begins to count changes of the number of a map's reserved blocks.
-    pub fn watch(&mut self, map: MapId) {
-        self.watched.insert(map, 0);
-    }
-
-    /// Ends it. Returns how many there were.
-    pub fn end_watch(&mut self, map: MapId) -> u64 {
-        // Another thread that clones the same map may have ended it.
-        self.watched.remove(&map).unwrap_or(1)
-    }
-
-    /// Notes that the number of a map's reserved blocks changes.
-    pub fn note_reserved(&mut self, map: MapId) {
-        self.watched.entry(map).and_modify(|changes| *changes += 1);
     }
 }
 

@@ -27,6 +27,7 @@ use crate::state::claimed_room::Claims;
 use crate::state::maps::Leaves;
 use crate::state::pending_clones::{CloneStep, PendingClones};
 use crate::state::records::Records;
+use crate::state::reserved_counts::ReservedCounts;
 use crate::state::table::{Table, damaged_entry};
 use crate::{BLOCK_BYTES, Blocks, Change, Error, Fingerprint, Lbn, MapId, Pbn, Result, Tag};
 
@@ -182,6 +183,8 @@ pub struct State {
     pub orphaned: Vec<Pbn>,
     /// Maps that read leaves of others.
     pub clones: PendingClones,
+    /// Reserved blocks of maps that are about to be cloned.
+    pub reserved_counts: ReservedCounts,
     detached: HashSet<MapId>,
     detached_done: VecDeque<MapId>,
 }
@@ -204,6 +207,7 @@ impl State {
             bad: BadBlocks::default(),
             orphaned: Vec::new(),
             clones: PendingClones::default(),
+            reserved_counts: ReservedCounts::default(),
             detached: HashSet::new(),
             detached_done: VecDeque::new(),
         }
@@ -409,8 +413,9 @@ impl State {
     }
 
     fn publish_clones(&mut self, plan: &Plan) {
-        if let Some(map) = plan.map.filter(|_| plan.reserved_delta != 0) {
-            self.clones.note_reserved(map);
+        if self.reserved_counts.are_any() {
+            let changed = plan.leaves.iter().map(|(key, _)| key).chain(&plan.drops);
+            changed.for_each(|key| self.reserved_counts.note_changed(*key));
         }
         let changes = match (plan.clone, plan.detach) {
             (Some(step), _) => self.clones.apply(step),

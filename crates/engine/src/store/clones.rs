@@ -22,7 +22,9 @@ impl Store {
                 *allows_clones = true;
             }
         }
-        self.volume.lazy_clones.prepare(source)
+        self.volume.lazy_clones.prepare(source)?;
+        self.volume.lazy_clones.make_way();
+        Ok(())
     }
 
     /// Makes a new map that has the content of the first blocks of `source` at one moment, and publishes the caller's

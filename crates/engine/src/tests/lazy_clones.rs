@@ -2,6 +2,8 @@
 //! of them changes first.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
 use crate::format::keys::{self, LEAF_BLOCKS};
 use crate::format::page::{BAD, page_of};
@@ -213,6 +215,75 @@ fn reserved_space_is_counted_and_not_cloned() {
     fixture.take_all();
     fixture.holds_content(clone);
     assert_eq!(fixture.totals().reserved.0, LEAF_BLOCKS - 1, "of the source alone");
+    fixture.check();
+}
+
+#[test]
+fn reserved_space_that_changes_after_it_was_counted_is_counted_again() {
+    let fixture = Fixture::new();
+    let volume = &fixture.volume;
+    volume.range_changes.reserve(SOURCE, 2 * LEAF_BYTES, LEAF_BYTES, |_, _| ()).unwrap();
+    volume.lazy_clones.prepare(SOURCE).unwrap();
+    volume.write(SOURCE, 2 * LEAF_BYTES, &unique(5, 5), |_, _| ()).unwrap();
+    volume.range_changes.zero(SOURCE, 0, 3 * BLOCK_BYTES as u64, true, |_, _| ()).unwrap();
+    // More leaves than are counted while the source is locked.
+    volume.reserve_in_parts(SOURCE, 10 * LEAF_BYTES..40 * LEAF_BYTES);
+    let (mut reserved, blocks) = (None, || Blocks(LEAVES * LEAF_BLOCKS));
+    let clone = volume.lazy_clones.clone_map(SOURCE, blocks, |_, blocks, _| reserved = Some(blocks)).unwrap();
+    assert_eq!(reserved, Some(31 * LEAF_BLOCKS - 5 + 3));
+    assert!(!volume.base.state.lock().reserved_counts.are_any());
+    fixture.take_all();
+    let read = fixture.read(SOURCE);
+    assert!(fixture.read(clone) == read);
+    fixture.check();
+}
+
+/// A writer counts up in a leaf and then in another. A clone of one moment has both counts, or the second one behind.
+#[test]
+fn clones_of_a_map_that_is_written_are_of_one_moment_each() {
+    let fixture = Fixture::new();
+    let volume = &fixture.volume;
+    let (first, second) = (7, 3 * LEAF_BYTES);
+    let count = |map, at| {
+        let read = volume.reader.read(map, at, 8).unwrap();
+        u64::from_le_bytes(read.iter().copied().collect::<Vec<u8>>().try_into().unwrap())
+    };
+    for at in [first, second] {
+        volume.write(SOURCE, at, &0_u64.to_le_bytes(), |_, _| ()).unwrap();
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut number = 0_u64;
+            while !is_over.load(Relaxed) {
+                number += 1;
+                for at in [first, second] {
+                    volume.write(SOURCE, at, &number.to_le_bytes(), |_, _| ()).unwrap();
+                }
+                volume.commits.commit().unwrap();
+            }
+        });
+        let taker = scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                volume.lazy_clones.step().unwrap();
+                thread::yield_now();
+            }
+        });
+        let mut clones = Vec::new();
+        for _ in 0..30 {
+            let clone = fixture.clone(SOURCE);
+            let counts = (count(clone, first), count(clone, second));
+            assert!(counts.0 == counts.1 || counts.0 == counts.1 + 1, "{counts:?}");
+            clones.push((clone, counts));
+        }
+        is_over.store(true, Relaxed);
+        writer.join().unwrap();
+        taker.join().unwrap();
+        for (clone, counts) in clones {
+            assert_eq!((count(clone, first), count(clone, second)), counts, "map {}", clone.0);
+        }
+    });
+    fixture.take_all();
     fixture.check();
 }
 

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
@@ -23,7 +24,7 @@ use crate::state::maps::MapLocks;
 use crate::state::pending_clones::{CloneCounts, CloneStep, are_any};
 use crate::state::published::{Mapped, Plan, State};
 use crate::stats::counters::Statistics;
-use crate::sync::{AtomicBool, Mutex};
+use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::write::publish::{OnPublish, Publisher};
 use crate::{Blocks, Change, Error, FilePolicy, Lbn, MapId, Result};
 
@@ -37,7 +38,11 @@ const CLONES_MAX: usize = 64;
 const STEP_LEAVES: usize = 32;
 /// Leaves counted at a time.
 const LEAVES_COUNTED: usize = 256;
-/// How often a clone is begun again because its source's reservations changed while they were counted.
+/// How long background work makes way for a clone.
+const MAKES_WAY: Duration = Duration::from_secs(1);
+/// Changed leaves whose reserved blocks are counted while the source is locked.
+const COUNTED_LOCKED_MAX: usize = 16;
+/// How often a clone is begun again because its source changed while its reserved blocks were counted.
 const TRIES: u32 = 8;
 
 /// Begins and completes lazy clones.
@@ -52,6 +57,8 @@ pub struct LazyClones {
     change_room: Arc<ChangeRoom>,
     publisher: Arc<Publisher>,
     is_any: Arc<AtomicBool>,
+    /// Until when background work leaves the log to a clone that is about to begin.
+    makes_way_until: Mutex<Option<Instant>>,
 }
 
 impl LazyClones {
@@ -73,6 +80,7 @@ impl LazyClones {
             change_room: change_room.clone(),
             publisher: publisher.clone(),
             is_any: base.state.lock().clones.is_any(),
+            makes_way_until: Mutex::new(LockRank::Leaf, None),
         }
     }
 
@@ -107,7 +115,7 @@ impl LazyClones {
             self.change_room.wait_for_room();
             self.step_of(target)?;
         }
-        Ok(())
+        self.count_reserved(source)
     }
 
     /// A clone to complete before another one of `source` begins.
@@ -131,18 +139,13 @@ impl LazyClones {
         for _ in 0..TRIES {
             self.prepare(source)?;
             self.health.usable()?;
-            self.state.lock().clones.watch(source);
-            let reserved = self.reserved_blocks(source);
             let locked = self.maps.lock(source).write();
-            let changes = self.state.lock().clones.end_watch(source);
-            let reserved = reserved?;
             self.metadata.attached(source)?;
-            if changes > 0 {
-                continue;
-            }
+            let Some(reserved) = self.reserved_now(source)? else { continue };
             let target = self.maps.take_id();
             self.policy.note_published_policy(target, FilePolicy::default());
             self.begin(source, target, blocks(), |change| with(target, reserved, change))?;
+            self.state.lock().reserved_counts.end(source);
             drop(locked);
             return Ok(target);
         }
@@ -166,22 +169,55 @@ impl LazyClones {
         Ok(())
     }
 
-    /// The number of reserved blocks of a map. No leaf is read if the volume has none.
-    fn reserved_blocks(&self, map: MapId) -> Result<u64> {
+    /// Counts the reserved blocks of a map before it is locked, so that few leaves are left to count then.
+    fn count_reserved(&self, map: MapId) -> Result<()> {
         if self.state.lock().totals.reserved == Blocks(0) {
-            return Ok(0);
+            return Ok(());
         }
-        let (mut from, mut reserved) = (0, 0);
-        loop {
-            let leaves = self.metadata.stored_leaves(map, from, LEAVES_COUNTED)?;
-            for leaf in &leaves {
-                reserved += self.metadata.leaf(LeafKey { map, leaf: *leaf })?.reserved_blocks();
+        if !self.state.lock().reserved_counts.is_whole(map) {
+            self.state.lock().reserved_counts.begin(map);
+            let mut from = 0;
+            loop {
+                let leaves = self.metadata.stored_leaves(map, from, LEAVES_COUNTED)?;
+                self.count_leaves(map, &leaves)?;
+                match leaves.last() {
+                    Some(last) if leaves.len() == LEAVES_COUNTED => from = last + 1,
+                    _ => break,
+                }
             }
-            match leaves.last() {
-                Some(last) if leaves.len() == LEAVES_COUNTED => from = last + 1,
-                _ => return Ok(reserved),
+            self.state.lock().reserved_counts.set_whole(map);
+        }
+        for _ in 0..TRIES {
+            let changed = self.state.lock().reserved_counts.take_changed(map);
+            self.count_leaves(map, &changed)?;
+            if changed.len() <= COUNTED_LOCKED_MAX {
+                break;
             }
         }
+        Ok(())
+    }
+
+    fn count_leaves(&self, map: MapId, leaves: &[u64]) -> Result<()> {
+        for &leaf in leaves {
+            let key = LeafKey { map, leaf };
+            // A leaf that is not counted again would make the count wrong.
+            let found = self.metadata.leaf(key).inspect_err(|_| self.state.lock().reserved_counts.end(map))?;
+            self.state.lock().reserved_counts.set(key, found.reserved_blocks());
+        }
+        Ok(())
+    }
+
+    /// The number of reserved blocks of a map whose lock the caller holds. None: too many leaves are to be counted.
+    fn reserved_now(&self, map: MapId) -> Result<Option<u64>> {
+        if self.state.lock().totals.reserved == Blocks(0) {
+            return Ok(Some(0));
+        }
+        let changed = self.state.lock().reserved_counts.take_changed(map);
+        let (few, rest) = changed.split_at(changed.len().min(COUNTED_LOCKED_MAX));
+        self.count_leaves(map, few)?;
+        let mut state = self.state.lock();
+        rest.iter().for_each(|leaf| state.reserved_counts.note_changed(LeafKey { map, leaf: *leaf }));
+        Ok(state.reserved_counts.total(map))
     }
 }
 
@@ -228,6 +264,17 @@ impl LazyClones {
             }
         }
         Ok(())
+    }
+
+    /// Keeps the background thread from taking leaves for a moment: a clone is about to begin, perhaps while a file system
+    /// stands still, and its group would wait behind theirs.
+    pub fn make_way(&self) {
+        *self.makes_way_until.lock() = Some(Instant::now() + MAKES_WAY);
+    }
+
+    /// Whether the background thread takes no leaves now.
+    pub fn makes_way(&self) -> bool {
+        self.makes_way_until.lock().is_some_and(|until| Instant::now() < until)
     }
 
     /// Does a part of the background work on one pending clone. False: none has anything left that can be done.

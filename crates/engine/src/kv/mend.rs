@@ -5,7 +5,7 @@
 
 use super::table_file::{
     self, FOOTER_BYTES, MARK_AT, METAINDEX_LEN_AT, TRAILER_BYTES, block_len, is_sound_footer, mended_block, place_part,
-    word,
+    second_block, word,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -86,16 +86,30 @@ fn mend_data(file: &mut [u8], data_end: usize, mark: u32) -> Option<()> {
             continue;
         }
         let behind = (at + 1..data_end).find(|next| sound_end(data, *next, mark).is_some()).unwrap_or(data_end);
-        mend_block(file, at, behind, mark, |content| block_len(content) == Some(content.len()))?;
+        mend_run(file, at, behind, mark)?;
         at = behind;
     }
     Some(())
 }
 
+/// Corrects one damaged block of data, or several in a row.
+fn mend_run(file: &mut [u8], at: usize, behind: usize, mark: u32) -> Option<()> {
+    if let Some(second) = second_block(&file[at..behind]).map(|second| at + second)
+        && mend_run(file, at, second, mark).is_some()
+        && mend_run(file, second, behind, mark).is_some()
+    {
+        return Some(());
+    }
+    mend_block(file, at, behind, mark, |content| block_len(content) == Some(content.len()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Copies;
+    use crate::kv::copies::Place;
     use crate::kv::table_file::tests::file;
+    use crate::kv::{Kv, RocksKv};
 
     /// The index is short, so that its byte is found soon.
     #[test]
@@ -122,6 +136,43 @@ mod tests {
             assert_eq!(mended(&wrong, false), None, "the block at {at}");
         }
         assert!(mended(&whole, false).as_ref() == Some(&whole));
+    }
+
+    /// A store's file, and where its second, third and fourth block begin.
+    fn blocks_of(records: impl Iterator<Item = (u64, usize)>) -> (Vec<u8>, [usize; 3]) {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place::of(dir.path(), [1; 16]);
+        RocksKv::create(&place.records).unwrap();
+        let kv = RocksKv::open(place.clone(), Copies::One, 8 << 20, false).unwrap();
+        let put = |(n, len): (u64, usize)| ([&b"i"[..], &n.to_be_bytes()].concat(), Some(vec![7; len]));
+        kv.write(records.map(put).collect()).unwrap();
+        kv.flush().unwrap();
+        let (_, path) = crate::kv::tables_in(&place.records).pop().unwrap();
+        let whole = std::fs::read(path).unwrap();
+        let next = |at: usize| at + block_len(&whole[at..]).unwrap() + TRAILER_BYTES;
+        let starts = [next(0), next(next(0)), next(next(next(0)))];
+        (whole, starts)
+    }
+
+    fn assert_costs_nothing(whole: &[u8], places: &[usize]) {
+        let mut wrong = whole.to_vec();
+        places.iter().for_each(|at| wrong[*at] ^= 0x40);
+        assert!(table_file::read(&wrong) == table_file::read(whole), "salvage, bytes {places:?}");
+        assert!(mended(&wrong, false).as_deref() == Some(whole), "in use, bytes {places:?}");
+    }
+
+    /// Records of one size, as inodes are: their full keys lie at the same places in each block. The wrong bytes are
+    /// those of checksums, or lengths at the beginning of a block, which leave it no form. They are found soon.
+    #[test]
+    fn a_wrong_byte_in_each_of_two_blocks_in_a_row_costs_nothing() {
+        let (whole, [first, second, third]) = blocks_of((0..600).map(|n| (n, 100)));
+        for places in [[second - 1, third - 1], [first + 1, third - 1], [second - 1, second + 1]] {
+            assert_costs_nothing(&whole, &places);
+        }
+        let (whole, [first, second, third]) = blocks_of((0..600).map(|n| (n, 50 + n as usize * 7 % 101)));
+        assert_costs_nothing(&whole, &[second - 1, third - 1]);
+        assert_costs_nothing(&whole, &[first + 1, second + 1]);
+        assert_costs_nothing(&whole, &[1, second - 1, third - 1]);
     }
 
     #[test]

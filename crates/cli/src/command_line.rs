@@ -80,7 +80,7 @@ pub enum Command {
     Grow(grow::GrowArgs),
     /// Copy a directory or a file without copying data
     Clone(clone::CloneArgs),
-    /// Make, show and remove read-only copies of a mount or a directory
+    /// Make, show, compare and remove read-only copies of a mount or a directory
     Snapshot(snapshot::SnapshotArgs),
     /// Make, attach, resize and remove disks in a volume, for other file systems (experimental)
     Disk(disk::DiskArgs),

@@ -39,7 +39,10 @@ pub use fsck::fix::{NameFindings, check_names, fix_names};
 pub use fsck::paths::{FileNames, NAMES_OF_A_FILE_MAX, NamesFound, names_of_maps};
 pub use names::directory::{Entry, EntryKind, RESERVED_NAME};
 pub use names::rename::RenameMode;
-pub use trees::{CopyFailed, CopyKind, SNAPSHOT_ATTRIBUTE, SnapshotFacts, TreeCopy, TreeProgress};
+pub use trees::{
+    CopyFailed, CopyKind, DiffCursor, DiffPortion, Difference, NameDiff, SNAPSHOT_ATTRIBUTE, SnapshotFacts, Stamp,
+    TreeCopy, TreeProgress,
+};
 pub use types::{
     Attributes, Caller, Clock, FileFlags, FileKind, Ino, LABELS_BYTES_MAX, Label, Privileges, SystemClock, Timestamp,
 };

@@ -9,6 +9,8 @@ use oncefs_fs::{
     SNAPSHOT_ATTRIBUTE, SetAttributes, SetTime, SnapshotFacts, TreeCopy, TreeProgress, WriteOrigin, XattrMode,
 };
 
+mod diff;
+
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const BLOCK: usize = 4096;
 

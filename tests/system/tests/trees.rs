@@ -61,6 +61,7 @@ fn a_clone_is_seen_at_once_and_has_what_was_just_written() {
     let mut open = File::create(top.join("open")).unwrap();
     open.write_all(b"not written back").unwrap();
     run(&mut clone(&top, &new));
+    drop(open);
     assert_eq!(fs::read_dir(mount.dir()).unwrap().count(), 2);
     assert_same(&top, &new);
     assert_eq!(fs::read(new.join("open")).unwrap(), b"not written back");
@@ -164,5 +165,27 @@ fn snapshots_are_listed_kept_by_number_and_removed() {
         run(&mut snapshot("remove", &mount.dir(), &[name]));
     }
     assert_same(&mount.join("top"), &mount.join("top"));
+    mount.check();
+}
+
+#[test]
+fn the_difference_to_a_snapshot_is_what_programs_changed() {
+    let mut mount = Mount::new("1G");
+    let top = mount.join("top");
+    make_tree(&top);
+    run(&mut snapshot("create", &top, &["one"]));
+    assert_eq!(run(&mut snapshot("diff", &mount.dir(), &["one"])), "");
+    fs::write(top.join("a/1"), "changed").unwrap();
+    fs::rename(top.join("a/2"), top.join("moved")).unwrap();
+    fs::remove_file(top.join("pipe")).unwrap();
+    fs::create_dir(top.join("new")).unwrap();
+    fs::set_permissions(top.join("a/3"), PermissionsExt::from_mode(0o600)).unwrap();
+    let expected = "M a/1\na a/3\nM a/b/one\nR a/2 -> moved\n+ new\n- pipe\n";
+    assert_eq!(run(&mut snapshot("diff", &mount.dir(), &["one"])), expected);
+    run(&mut snapshot("create", &top, &["two"]));
+    assert_eq!(run(&mut snapshot("diff", &mount.dir(), &["one", "two"])), expected);
+    let changes = run_json(&mut snapshot("diff", &mount.dir(), &["one", "two", "--json"]))["changes"].clone();
+    assert_eq!((changes[3]["from"].as_str(), changes[3]["change"].as_str()), (Some("a/2"), Some("moved")));
+    assert!(fails(snapshot("diff", &mount.dir(), &["one", "three"])).contains("there is no snapshot three"));
     mount.check();
 }

@@ -1,6 +1,7 @@
 //! `oncefs snapshot`: read-only copies of a mount or a directory, which share all blocks with it.
 
 mod create;
+mod diff;
 mod list;
 mod name;
 mod remove;
@@ -32,6 +33,8 @@ enum What {
     Create(create::CreateArgs),
     /// Show the snapshots of a mount
     List(list::ListArgs),
+    /// Show what changed between two snapshots, or since one
+    Diff(diff::DiffArgs),
     /// Remove a snapshot with everything in it
     Remove(remove::RemoveArgs),
 }
@@ -41,6 +44,7 @@ pub fn run(arguments: &SnapshotArgs) -> Outcome {
     match &arguments.what {
         What::Create(arguments) => create::run(arguments),
         What::List(arguments) => list::run(arguments),
+        What::Diff(arguments) => diff::run(arguments),
         What::Remove(arguments) => remove::run(arguments),
     }
 }

@@ -103,6 +103,100 @@ pub struct Damage {
     pub complete: bool,
 }
 
+/// Where the next portion of differences begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffCursor {
+    /// Whether the names of the newer directory are done.
+    pub is_newer_done: bool,
+    /// After which name to go on.
+    pub cookie: u64,
+}
+
+/// How a name differs between two directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Difference {
+    /// Only the newer one has it.
+    Added,
+    /// Only the older one has it.
+    Removed,
+    /// Its content differs.
+    Modified,
+    /// Its owner, mode, times or attributes differ.
+    Attributes,
+    /// Two directories that may differ below.
+    Same,
+}
+
+/// What identifies an inode across copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stamp {
+    /// Its number.
+    pub inode: u64,
+    /// The bits of its mode that give its kind.
+    pub kind: u32,
+    /// Its size.
+    pub bytes: u64,
+    /// When it was last written: seconds and nanoseconds.
+    pub written: (i64, u32),
+    /// When it was created.
+    pub created: (i64, u32),
+}
+
+/// A name that differs, or that of two directories.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NameDiff {
+    /// The name.
+    pub name: Name,
+    /// How it differs.
+    pub difference: Difference,
+    /// Its inode in the older directory.
+    pub older: Option<Stamp>,
+    /// Its inode in the newer directory.
+    pub newer: Option<Stamp>,
+}
+
+/// A portion of the differences between two directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiffPortion {
+    /// Names that differ, and those of directories on both sides.
+    pub names: Vec<NameDiff>,
+    /// The beginning of the next portion. None: this was the last.
+    pub next: Option<DiffCursor>,
+}
+
+impl From<oncefs_fs::Stamp> for Stamp {
+    fn from(stamp: oncefs_fs::Stamp) -> Self {
+        let moment = |time: oncefs_fs::Timestamp| (time.seconds, time.nanoseconds);
+        Self {
+            inode: stamp.ino.0,
+            kind: stamp.kind.mode_bits(),
+            bytes: stamp.size,
+            written: moment(stamp.mtime),
+            created: moment(stamp.btime),
+        }
+    }
+}
+
+impl From<oncefs_fs::DiffPortion> for DiffPortion {
+    fn from(portion: oncefs_fs::DiffPortion) -> Self {
+        let name = |diff: oncefs_fs::NameDiff| NameDiff {
+            name: Name::from(&diff.name[..]),
+            difference: match diff.difference {
+                oncefs_fs::Difference::Added => Difference::Added,
+                oncefs_fs::Difference::Removed => Difference::Removed,
+                oncefs_fs::Difference::Modified => Difference::Modified,
+                oncefs_fs::Difference::Attributes => Difference::Attributes,
+                oncefs_fs::Difference::Same => Difference::Same,
+            },
+            older: diff.older.map(Stamp::from),
+            newer: diff.newer.map(Stamp::from),
+        };
+        let next = portion.next.map(|next| DiffCursor { is_newer_done: next.is_newer_done, cookie: next.cookie });
+        Self { names: portion.names.into_iter().map(name).collect(), next }
+    }
+}
+
 /// What the work on a tree has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeDone {

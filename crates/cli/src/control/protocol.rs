@@ -15,6 +15,7 @@ use std::time::Duration;
 use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 use serde::{Deserialize, Serialize};
 
+use crate::control::answers::DiffCursor;
 use crate::names::Name;
 
 /// Version of the protocol. A daemon refuses requests of another version. It rises when a request changes its meaning.
@@ -172,6 +173,15 @@ pub enum Request {
         name: Name,
         /// A number by which the client asks for the progress.
         ticket: u64,
+    },
+    /// A portion of the differences between two directories: `DiffPortion`.
+    DiffDirectories {
+        /// The inode number of the older one. None: all names were added.
+        older: Option<u64>,
+        /// The inode number of the newer one. None: all names were removed.
+        newer: Option<u64>,
+        /// Where to begin.
+        from: DiffCursor,
     },
     /// How far the work on a tree is: `TreeDone`.
     TreeProgress {

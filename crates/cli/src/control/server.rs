@@ -261,6 +261,7 @@ mod tests {
     use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 
     use super::*;
+    use crate::control::answers::DiffCursor;
 
     /// Works until its client is gone, and reports that.
     struct Endless(Mutex<Sender<()>>);
@@ -359,6 +360,11 @@ mod tests {
             Request::CopyTree { source: 1, parent: 9, name: name.clone(), snapshot_of: Some(name.clone()), ticket: 3 },
             Request::RemoveSnapshot { parent: 9, name, ticket: u64::MAX },
             Request::TreeProgress { ticket: 3 },
+            Request::DiffDirectories {
+                older: None,
+                newer: Some(7),
+                from: DiffCursor { is_newer_done: true, cookie: 9 },
+            },
             Request::Defrag { inode: 5, from: 256, run_blocks_min: None, space_blocks: 9, dry_run: true },
         ] {
             let line = serde_json::to_string(&Envelope { version: VERSION, request: request.clone() }).unwrap();

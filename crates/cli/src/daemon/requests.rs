@@ -261,6 +261,9 @@ impl Handler for OpenVolume {
             Request::RemoveSnapshot { parent, name, ticket } => {
                 self.trees.remove(&self.file_system, self.kernel_cache.get(), (Ino(*parent), name), *ticket)
             }
+            Request::DiffDirectories { older, newer, from } => {
+                trees::diff(&self.file_system, (*older, *newer), *from, client)
+            }
             Request::TreeProgress { ticket } => Ok(json!(self.trees.progress_of(*ticket))),
             Request::WaitExit => Err("wait-exit is answered by the server".into()),
         }

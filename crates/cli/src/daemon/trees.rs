@@ -10,7 +10,7 @@ use oncefs_fs::{CopyFailed, CopyKind, FileSystem, Ino, TreeCopy, TreeProgress};
 use oncefs_fuse::KernelCache;
 use serde_json::{Value, json};
 
-use crate::control::answers::TreeDone;
+use crate::control::answers::{DiffCursor, DiffPortion, TreeDone};
 use crate::control::server::{CLIENT_GONE, Client};
 use crate::names::{Name, shown};
 
@@ -99,6 +99,19 @@ impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         self.trees.all().remove(&self.number);
     }
+}
+
+/// A portion of the differences between two directories.
+pub fn diff(
+    file_system: &FileSystem,
+    (older, newer): (Option<u64>, Option<u64>),
+    from: DiffCursor,
+    client: &Client,
+) -> Result<Value, String> {
+    let from = oncefs_fs::DiffCursor { is_newer_done: from.is_newer_done, cookie: from.cookie };
+    let found = file_system.diff_directories(older.map(Ino), newer.map(Ino), from, &|| !client.is_gone());
+    let portion = found.map_err(|e| e.to_string())?.ok_or(CLIENT_GONE)?;
+    Ok(json!(DiffPortion::from(portion)))
 }
 
 fn tell(kernel: Option<&Arc<KernelCache>>, parent: Ino, name: &Name) {

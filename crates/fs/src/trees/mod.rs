@@ -13,6 +13,7 @@
 
 mod content;
 mod copy;
+mod diff;
 mod naming;
 mod plan;
 pub(crate) mod remove;
@@ -20,6 +21,7 @@ mod snapshot;
 mod work;
 
 pub use copy::{CopyFailed, CopyKind, TreeCopy};
+pub use diff::{DiffCursor, DiffPortion, Difference, NameDiff, Stamp};
 pub use snapshot::{SNAPSHOT_ATTRIBUTE, SnapshotFacts};
 pub use work::TreeProgress;
 pub(crate) use work::TreeWork;

@@ -96,6 +96,7 @@ const AROUND: &[Around] = &[
     Around { page: "oncefs-snapshot", files: &[], see: &["oncefs-clone(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-snapshot-create", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-snapshot-list", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
+    Around { page: "oncefs-snapshot-diff", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-snapshot-remove", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-disk", files: &[], see: &["losetup(8)", "oncefs-mount(8)"], docs: &["disks"] },
     Around { page: "oncefs-disk-create", files: &[], see: &["oncefs-disk(8)"], docs: &["disks"] },

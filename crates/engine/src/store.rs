@@ -289,10 +289,7 @@ impl Store {
         write_mode: WriteMode,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.volume.base.foreground.serve(|| {
-            self.volume.change_room.wait_for_room();
-            self.volume.writer.write_request(map, at, data, write_mode, with)
-        })
+        self.serve_change(|volume| volume.writer.write_request(map, at, data, write_mode, with))
     }
 
     /// Reads `len` bytes at byte `at`. Holes, reserved space and everything beyond the last block read as zeros.
@@ -339,10 +336,7 @@ impl Store {
     /// - [`Error::MapDetached`]: the map was detached before.
     /// - [`Error::Io`], [`Error::Corrupt`]: the block table or the record store cannot be read.
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
-        self.volume.base.foreground.serve(|| {
-            self.volume.change_room.wait_for_room();
-            self.volume.range_changes.detach(map, with)
-        })
+        self.serve_change(|volume| volume.range_changes.detach(map, with))
     }
 
     /// Calls `done` once everything published before this call is durable: on this thread, which commits, or on the
@@ -368,6 +362,14 @@ impl Store {
     ///   opened again.
     pub fn commit(&self) -> Result<()> {
         self.volume.commits.commit()
+    }
+
+    /// Serves a request that changes a map. It waits for room before it takes any lock.
+    fn serve_change<T>(&self, change: impl FnOnce(&Volume) -> T) -> T {
+        self.volume.base.foreground.serve(|| {
+            self.volume.change_room.wait_for_room();
+            change(&self.volume)
+        })
     }
 
     /// The volume's space, in blocks, as of the last publication.

@@ -15,11 +15,9 @@ use crate::commit::log_room::{LogRoom, RoomFor};
 use crate::format::group_bytes::GroupBytes;
 use crate::signals::foreground::Foreground;
 use crate::signals::health::Health;
-use crate::signals::requests::Signals;
-use crate::signals::requests::{Awaited, Ended};
+use crate::signals::requests::{Awaited, Ended, Signals};
 use crate::state::published::State;
-use crate::sync::Mutex;
-use crate::sync::{RoomHeld, assert_may_wait_for_room};
+use crate::sync::{Mutex, RoomHeld, assert_may_wait_for_room};
 
 /// Lets a change wait until there is room for it in the log and in memory.
 pub struct ChangeRoom {
@@ -41,9 +39,7 @@ impl ChangeRoom {
             foreground: base.foreground.clone(),
         }
     }
-}
 
-impl ChangeRoom {
     /// Like `wait_for_room`, for a change of a program that publishes records.
     pub fn wait_for_program_room(&self) {
         if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
-use crate::commit::commit_group::GroupCommitter;
-use crate::commit::commit_group::{FULLNESS_MAX, Frozen, Layers};
+use crate::commit::commit_group::{FULLNESS_MAX, Frozen, GroupCommitter, Layers};
 use crate::commit::log::Journal;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
@@ -27,8 +26,7 @@ use crate::state::loading::Metadata;
 use crate::state::published::State;
 use crate::state::table::Pages;
 use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
-use crate::sync::MutexGuard;
+use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Pbn, Result};
 
 /// Objects with redo from a crash are loaded in portions of this many.
@@ -80,9 +78,7 @@ impl Commits {
             change_room: change_room.clone(),
         }
     }
-}
 
-impl Commits {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     ///
     /// A read error here would keep the log from ever being trimmed. So the open group becomes durable, as far as the
@@ -255,9 +251,7 @@ impl Commits {
         self.stats.counters.checkpoints.fetch_add(1, Relaxed);
         self.change_room.checkpoint_ended();
     }
-}
 
-impl Commits {
     /// Makes everything published so far durable.
     pub fn commit(&self) -> Result<()> {
         self.change_room.tell_failure(self.commit_with_room())

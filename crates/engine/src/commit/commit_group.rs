@@ -10,8 +10,7 @@ use std::time::Instant;
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
-use crate::commit::log::Journal;
-use crate::commit::log::{CommitUnderWay, Mark};
+use crate::commit::log::{CommitUnderWay, Journal, Mark};
 use crate::commit::log_room::RECORD_SHARE;
 use crate::format::ops::{Op, OpWriter};
 use crate::format::record::Totals;
@@ -22,11 +21,8 @@ use crate::signals::requests::Signals;
 use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
-use crate::state::maps::LeafMap;
-use crate::state::maps::MapLocks;
-use crate::state::published::Group;
-use crate::state::published::State;
-use crate::state::published::Waiting;
+use crate::state::maps::{LeafMap, MapLocks};
+use crate::state::published::{Group, State, Waiting};
 use crate::state::records::RecordMap;
 use crate::state::staging::Staging;
 use crate::state::table::Pages;
@@ -108,9 +104,7 @@ impl GroupCommitter {
             change_room: change_room.clone(),
         }
     }
-}
 
-impl GroupCommitter {
     /// Commits. False: the log is so full that only a checkpoint may follow. This is checked with the right to append,
     /// because other threads commit meanwhile and a single group may cross the bound.
     pub fn commit_unless_full(&self) -> Result<bool> {

@@ -70,9 +70,7 @@ impl AffectedFiles {
             referrer_search: referrer_search.clone(),
         }
     }
-}
 
-impl AffectedFiles {
     /// See [`crate::Store::bad_blocks`].
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
         let all = self.state.lock().bad.list();

@@ -20,10 +20,8 @@ use crate::format::page::{BAD, Entry, REPLICA};
 use crate::hash::Hasher;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
-use crate::known_damage::notices::Damage;
-use crate::known_damage::notices::Noticed;
-use crate::place::free_blocks::Claim;
-use crate::place::free_blocks::FreeBlocks;
+use crate::known_damage::notices::{Damage, Noticed};
+use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
 use crate::read::cache::ReadCache;
 use crate::read::device::DataReader;
@@ -32,8 +30,7 @@ use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::published::State;
-use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::state::published::{Incref, Plan, State, StoredBlock};
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::sync::Mutex;
@@ -120,9 +117,7 @@ impl Repairs {
             replicas: replicas.clone(),
         }
     }
-}
 
-impl Repairs {
     /// Handles everything that was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
         if self.health.usable().is_err() {

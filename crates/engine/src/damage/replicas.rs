@@ -78,9 +78,7 @@ impl Replicas {
             publisher: publisher.clone(),
         }
     }
-}
 
-impl Replicas {
     /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record is removed. A
     /// replica that is damaged too is removed with it.
     pub fn take_over_replica(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan) -> Result<Option<Pbn>> {
@@ -189,9 +187,7 @@ impl Replicas {
         self.stats.counters.replicas_dropped.fetch_add(1, Relaxed);
         Ok(())
     }
-}
 
-impl Replicas {
     /// Publishes a plan, with blocks placed for it. False: the table contradicts it by now.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
         let plan = Plan { claimed: blocks_in(runs), ..plan };

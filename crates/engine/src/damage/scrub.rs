@@ -17,11 +17,9 @@ use oncefs_dedup::{Conditions, Turn};
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
-use crate::damage::affected_files::AffectedFiles;
-use crate::damage::affected_files::FIRST_LEAF;
+use crate::damage::affected_files::{AffectedFiles, FIRST_LEAF};
 use crate::damage::repair::Repairs;
-use crate::damage::replicas::Replicas;
-use crate::damage::replicas::SoundBlock;
+use crate::damage::replicas::{Replicas, SoundBlock};
 use crate::format::damage_records::ScrubRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LeafKey};
@@ -40,8 +38,7 @@ use crate::space::data_area::DataArea;
 use crate::space::pins::Pins;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
-use crate::state::published::Plan;
-use crate::state::published::State;
+use crate::state::published::{Plan, State};
 use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::sync::Mutex;
@@ -117,9 +114,7 @@ impl Scrubber {
             affected_files: affected_files.clone(),
         }
     }
-}
 
-impl Scrubber {
     /// After opening: an unfinished pass continues where it was.
     pub fn restore_scrub(&self) -> Result<()> {
         let Some(value) = self.metadata.get(&keys::scrub())? else { return Ok(()) };

@@ -7,8 +7,7 @@ use crate::format::keys::LeafKey;
 use crate::fsck::check::fault::Remedy;
 use crate::fsck::check::{CheckReport, LeafRecord, Progress};
 use crate::fsck::fix::Fixed;
-use crate::fsck::parts::checker;
-use crate::fsck::parts::fixer;
+use crate::fsck::parts::{checker, fixer};
 use crate::{Blocks, Error, Lbn, MapId, Pbn, Result, Store};
 
 impl Store {

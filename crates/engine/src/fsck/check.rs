@@ -144,9 +144,7 @@ impl Checker {
             affected_files: affected_files.clone(),
         }
     }
-}
 
-impl Checker {
     /// Checks the whole volume, which nothing else uses meanwhile. `progress` gets the amount done and the total, in
     /// blocks, first of the references and then of the blocks.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {

@@ -97,9 +97,7 @@ impl Fixer {
             checker: checker.clone(),
         }
     }
-}
 
-impl Fixer {
     /// Repairs what `limit` allows, commits it and checkpoints the log.
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
         let mut repaired = Fixed::default();

@@ -15,8 +15,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::format::page::BAD;
 use crate::hash::Hasher;
-use crate::place::free_blocks::Claim;
-use crate::place::free_blocks::FreeBlocks;
+use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
@@ -120,9 +119,7 @@ impl LostContent {
             publisher: publisher.clone(),
         }
     }
-}
 
-impl LostContent {
     fn lose_holes(&self, key: LeafKey, len: u16) -> Result<()> {
         let _map = self.maps.lock(key.map).write();
         self.lazy_clones.own(key.map, [key.leaf])?;

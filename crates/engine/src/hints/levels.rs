@@ -11,8 +11,7 @@ use oncefs_dedup::Hint;
 use crate::base::BaseParts;
 use crate::commit::log::Journal;
 use crate::format::page::Entry;
-use crate::hints::store::AreManyWaiting;
-use crate::hints::store::Hints;
+use crate::hints::store::{AreManyWaiting, Hints};
 use crate::signals::requests::Signals;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
@@ -45,9 +44,7 @@ impl HintLevels {
             metadata: metadata.clone(),
         }
     }
-}
 
-impl HintLevels {
     /// Applies the changes of a publication to the memory level.
     pub fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
         self.wake_to_merge(self.hints.update(freed, placed, &self.stats.counters));

@@ -29,10 +29,9 @@ use super::table_file::{self, Found};
 use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::extent_leaf::ExtentLeaf;
-use crate::format::file_policy;
-use crate::format::keys;
 use crate::format::pending_clone::PendingClone;
 use crate::format::record_list::{RecordFile, RecordList};
+use crate::format::{file_policy, keys};
 use crate::{Error, Result};
 
 /// Entries written in one batch.

@@ -139,9 +139,7 @@ impl Defragmenter {
         }
         Ok(())
     }
-}
 
-impl Defragmenter {
     /// Calls `each` with the extents of some leaves: first lbn, first pbn, blocks. Returns how many leaves these are,
     /// and where to continue. The caller holds the map's lock.
     fn each_extent(

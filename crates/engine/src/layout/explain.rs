@@ -17,8 +17,7 @@ use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
 use crate::hints::store::Hints;
-use crate::layout::referrers::References;
-use crate::layout::referrers::ReferrerSearch;
+use crate::layout::referrers::{References, ReferrerSearch};
 use crate::layout::run_states::{BudgetUse, Explained, ExplainedRun, What, push_run};
 use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
@@ -86,9 +85,7 @@ impl Explainer {
             referrer_search: referrer_search.clone(),
         }
     }
-}
 
-impl Explainer {
     /// See [`crate::Store::explain`].
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
         let run_blocks_min = self.file_policies.run_blocks_min(map);

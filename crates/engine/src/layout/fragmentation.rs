@@ -4,8 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::format::keys::LeafKey;
-use crate::layout::referrers::ReferrerSearch;
-use crate::layout::referrers::{MapCursor, Referrer};
+use crate::layout::referrers::{MapCursor, Referrer, ReferrerSearch};
 use crate::{MapId, Pbn, Result};
 
 /// Leaves per portion: at most 65,536 blocks.

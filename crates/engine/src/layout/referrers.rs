@@ -109,9 +109,7 @@ impl ReferrerSearch {
     pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
         Self { state: base.state.clone(), maps: base.maps.clone(), pins: base.pins.clone(), metadata: metadata.clone() }
     }
-}
 
-impl ReferrerSearch {
     /// Looks blocks up in the block table.
     pub fn references(&self, pbns: impl Iterator<Item = Pbn>) -> References {
         let mut pbns: Vec<Pbn> = pbns.collect();

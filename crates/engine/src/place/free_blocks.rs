@@ -77,9 +77,7 @@ impl FreeBlocks {
             metadata: metadata.clone(),
         }
     }
-}
 
-impl FreeBlocks {
     /// Allocates exactly `blocks` blocks. They are claimed until they are published or given back, except for those
     /// that replace reservations.
     pub fn allocate(&self, blocks: u64, claim: Claim) -> Result<Vec<Run>> {
@@ -178,9 +176,7 @@ impl FreeBlocks {
         assert!(lacking <= data.0, "{lacking} of {data:?} are more than there are");
         Blocks(data.0 - lacking)
     }
-}
 
-impl FreeBlocks {
     /// Builds a region's bitmap from the table, the groups under way and the waiting releases. The allocator notes
     /// blocks released meanwhile. The caller does not hold its lock.
     pub fn load_region(&self, region: u64) -> Result<Bitmap> {

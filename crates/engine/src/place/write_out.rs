@@ -47,9 +47,7 @@ impl BlockWriter {
             state: base.state.clone(),
         }
     }
-}
 
-impl BlockWriter {
     /// Writes the next blocks to a run of the data area, in large requests.
     pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
         self.write_run_beside(run, blocks, None)

@@ -12,8 +12,7 @@ use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Wor
 
 use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
-use crate::format::file_policy;
-use crate::format::keys;
+use crate::format::{file_policy, keys};
 use crate::policy::policies::PolicyFacts;
 use crate::settings::values::Tuning;
 use crate::signals::health::Health;
@@ -44,9 +43,7 @@ impl FilePolicies {
             metadata: metadata.clone(),
         }
     }
-}
 
-impl FilePolicies {
     /// See [`crate::Store::file_policy`].
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
         let ticket = match self.policy.file_policy(map) {
@@ -155,9 +152,7 @@ impl FilePolicies {
             _ => format!("set by its {}", ranked()),
         }
     }
-}
 
-impl FilePolicies {
     /// Whether a file is deduplicated out of line.
     pub fn is_later(&self, map: MapId) -> bool {
         self.effective_policy(map).is_later

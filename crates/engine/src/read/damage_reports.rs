@@ -22,9 +22,7 @@ impl DamageReports {
     pub fn new(base: &BaseParts) -> Self {
         Self { damage: base.damage.clone(), signals: base.signals.clone(), state: base.state.clone() }
     }
-}
 
-impl DamageReports {
     /// Notes a block that seems to be damaged.
     pub fn suspect(&self, pbn: Pbn) {
         if self.damage.suspect(pbn) {

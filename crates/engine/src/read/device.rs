@@ -36,9 +36,7 @@ impl DataReader {
             file_policies: file_policies.clone(),
         }
     }
-}
 
-impl DataReader {
     /// Reads blocks from the device as they are.
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let mut read = joined_read(iter::once((pbn, bytes)))?;

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::BaseParts;
-use crate::format::damage_records;
-use crate::format::keys;
+use crate::format::{damage_records, keys};
 use crate::hash::Hasher;
 use crate::read::device::DataReader;
 use crate::space::data_area::DataArea;
@@ -29,9 +28,7 @@ impl ReplicaReader {
             data_reader: data_reader.clone(),
         }
     }
-}
 
-impl ReplicaReader {
     /// The replica of a block, if it has one.
     pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
         Ok(self.metadata.get(&keys::copy(pbn))?.as_deref().and_then(damage_records::decode_replica))

@@ -65,9 +65,7 @@ impl Reader {
             block_reader: block_reader.clone(),
         }
     }
-}
 
-impl Reader {
     /// See [`crate::Store::read`].
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         let block = BLOCK_BYTES as u64;

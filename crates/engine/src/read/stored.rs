@@ -65,9 +65,7 @@ impl BlockReader {
             damage_reports: damage_reports.clone(),
         }
     }
-}
 
-impl BlockReader {
     /// Reads adjacent blocks of the data area, on behalf of no file. The caller has them pinned.
     pub fn read_run(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         self.read_parts(NOBODY, vec![Part { pbn, bytes }])

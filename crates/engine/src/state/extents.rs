@@ -68,9 +68,7 @@ impl Metadata {
         leaves.truncate(limit);
         Ok(leaves)
     }
-}
 
-impl Metadata {
     /// Leaves of all maps that may hold something, from one on, in order, about `limit` of them, and where to continue.
     pub fn leaves_from(&self, from: LeafKey, limit: usize) -> Result<(Vec<LeafKey>, Option<LeafKey>)> {
         let end = keys::leaf(LeafKey { map: MapId(u64::MAX), leaf: u64::MAX });
@@ -88,9 +86,7 @@ impl Metadata {
         found.retain(|key| last.is_none_or(|last| *key <= last));
         Ok((found, last.map(|last| LeafKey { map: last.map, leaf: last.leaf + 1 })))
     }
-}
 
-impl Metadata {
     /// Refuses a map that was detached. While its lock is held it cannot be detached.
     pub fn attached(&self, map: MapId) -> Result<()> {
         if self.state.lock().is_detached(map) { Err(Error::MapDetached) } else { Ok(()) }

@@ -14,8 +14,7 @@ use crate::signals::foreground::Foreground;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::published::State;
 use crate::state::table::LoadedPages;
-use crate::sync::Mutex;
-use crate::sync::reading_again;
+use crate::sync::{Mutex, reading_again};
 use crate::{Pbn, Result};
 
 /// Pages that are loaded and kept at a time.
@@ -49,9 +48,7 @@ impl Metadata {
             foreground: base.foreground.clone(),
         }
     }
-}
 
-impl Metadata {
     /// The leaf of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
     /// leaf at some moment of the call. A pending clone reads the leaves that it lacks in its source. Memory keeps them
     /// as the source's alone.
@@ -163,9 +160,7 @@ impl Metadata {
         }
         unreadable
     }
-}
 
-impl Metadata {
     /// The table's entries of blocks, which come in ascending order. A block beyond the data area, or in a damaged
     /// sector, has no entry.
     pub fn entries_at(&self, pbns: &[Pbn]) -> Result<HashMap<Pbn, Entry>> {
@@ -284,17 +279,13 @@ impl Metadata {
         found.truncate(limit);
         Ok(found)
     }
-}
 
-impl Metadata {
     /// The entry of a block in the table. None: the block lies outside the data area, or its entry cannot be read. A
     /// block without a known entry is not repaired.
     pub fn known_entry(&self, pbn: Pbn) -> Option<Entry> {
         self.known_entries(&[pbn]).get(&pbn).copied()
     }
-}
 
-impl Metadata {
     /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.
     pub fn which_are_shared(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<bool> {
         self.have_references(pbns, 2)
@@ -306,9 +297,7 @@ impl Metadata {
         let have = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) >= references_min);
         pbns.map(have).collect()
     }
-}
 
-impl Metadata {
     /// Reads pages of the block table, and keeps them in memory until a checkpoint.
     pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
         pages.chunks(PORTION_PAGES).try_for_each(|portion| {

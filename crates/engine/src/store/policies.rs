@@ -37,9 +37,7 @@ impl Store {
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
         self.volume.file_policies.first_policy(change, map, policy);
     }
-}
 
-impl Store {
     /// Makes the worker call `turn` while it has no other work and may run, repeatedly while anything is due. The first
     /// `turn` stays; later ones are ignored.
     pub fn rank_by(&self, turn: RankTurn) {

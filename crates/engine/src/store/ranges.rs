@@ -23,10 +23,7 @@ impl Store {
         size: u64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.volume.base.foreground.serve(|| {
-            self.volume.change_room.wait_for_room();
-            self.volume.range_changes.truncate(map, size, with)
-        })
+        self.serve_change(|volume| volume.range_changes.truncate(map, size, with))
     }
 
     /// Makes `len` bytes from byte `at` read as zeros. Whole blocks in the range become a hole, or reserved space with
@@ -44,10 +41,7 @@ impl Store {
         reserve: bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.volume.base.foreground.serve(|| {
-            self.volume.change_room.wait_for_room();
-            self.volume.range_changes.zero(map, at, len, reserve, with)
-        })
+        self.serve_change(|volume| volume.range_changes.zero(map, at, len, reserve, with))
     }
 
     /// Reserves space for the holes among `len` bytes from byte `at` (fallocate). Blocks that are only partly in the
@@ -66,10 +60,7 @@ impl Store {
         len: u64,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<()> {
-        self.volume.base.foreground.serve(|| {
-            self.volume.change_room.wait_for_room();
-            self.volume.range_changes.reserve(map, at, len, with)
-        })
+        self.serve_change(|volume| volume.range_changes.reserve(map, at, len, with))
     }
 
     /// Splits a range of bytes into parts whose changes fit into one commit group each. Most ranges are a single part.
@@ -164,9 +155,6 @@ impl Store {
         holds: impl FnOnce() -> bool,
         with: impl FnOnce(i64, &mut Change) -> G,
     ) -> Result<bool> {
-        self.volume.base.foreground.serve(|| {
-            self.volume.change_room.wait_for_room();
-            self.volume.range_changes.clone_blocks_if(source, target, blocks, holds, with)
-        })
+        self.serve_change(|volume| volume.range_changes.clone_blocks_if(source, target, blocks, holds, with))
     }
 }

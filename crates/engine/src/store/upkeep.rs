@@ -12,9 +12,8 @@ use crate::settings::values::Settings;
 use crate::volume::cut_log::cut_log;
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files as volume;
-use crate::volume::salvage;
-use crate::volume::superblock_file;
 use crate::volume::unfinished::{self, Unfinished};
+use crate::volume::{salvage, superblock_file};
 use crate::{
     BadBlock, BadPlace, Blocks, Compared, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained,
     FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,

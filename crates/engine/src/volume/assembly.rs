@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::BaseParts;
-use crate::base::Parts;
+use crate::base::{BaseParts, Parts};
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::checkpoint::Commits;
 use crate::commit::commit_group::GroupCommitter;

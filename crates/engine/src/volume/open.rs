@@ -2,8 +2,7 @@
 
 use crate::backlog::file;
 use crate::base::Parts;
-use crate::commit::log::JournalBounds;
-use crate::commit::log::Log;
+use crate::commit::log::{JournalBounds, Log};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hash::Hasher;

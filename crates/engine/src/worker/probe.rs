@@ -83,9 +83,7 @@ impl DeviceProbe {
             publisher: publisher.clone(),
         }
     }
-}
 
-impl DeviceProbe {
     /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());

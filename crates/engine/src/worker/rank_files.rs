@@ -34,9 +34,7 @@ impl FileRanker {
             change_room: change_room.clone(),
         }
     }
-}
 
-impl FileRanker {
     /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
     /// full: the ranker writes records for each file of the volume, and a record without room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {

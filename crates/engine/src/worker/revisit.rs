@@ -93,9 +93,7 @@ impl Revisits {
             worklist: worklist.clone(),
         }
     }
-}
 
-impl Revisits {
     /// Visits some skipped blocks. Returns how many. None: nothing is left. Work that yields to programs ends before a
     /// step of `blocks_max` blocks when a request comes. The remaining places are visited later.
     pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {

@@ -20,15 +20,13 @@ use crate::pace::system_load::energy_rule;
 use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
 use crate::policy::inline::InlineDedup;
-use crate::settings::values::Settings;
-use crate::settings::values::Tuning;
+use crate::settings::values::{Settings, Tuning};
 use crate::signals::foreground::Foreground;
 use crate::signals::requests::Signals;
 use crate::stats::counters::Statistics;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
-use crate::worker::revisit::BATCH_BLOCKS_MAX;
-use crate::worker::revisit::Revisits;
+use crate::worker::revisit::{BATCH_BLOCKS_MAX, Revisits};
 use crate::worker::status::{DedupCommand, DedupStatus};
 use crate::worker::worklist::Worklist;
 use crate::write::backlog_notes::BacklogNotes;
@@ -103,9 +101,7 @@ impl WorkLoop {
             worklist: worklist.clone(),
         }
     }
-}
 
-impl WorkLoop {
     /// One turn of the worker. Returns how long it may sleep before the next.
     pub fn work(&self) -> Duration {
         self.hint_levels.merge_waiting_hints();

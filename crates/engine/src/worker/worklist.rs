@@ -10,8 +10,7 @@ use crate::base::BaseParts;
 use crate::commit::log::Journal;
 use crate::format::backlog::Checkpoint;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
-use crate::format::keys::LeafKey;
-use crate::format::keys::leaf_parts;
+use crate::format::keys::{LeafKey, leaf_parts};
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
 use crate::pace::pass::Pass;
@@ -76,9 +75,7 @@ impl Worklist {
             hint_levels: hint_levels.clone(),
         }
     }
-}
 
-impl Worklist {
     /// Whether any work is left.
     pub fn is_revisit_left(&self) -> bool {
         self.worker.with_pass(|pass| pass.is_under_way()) || !self.backlog.is_empty()

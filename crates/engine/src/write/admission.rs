@@ -7,8 +7,7 @@ use crate::base::BaseParts;
 use crate::hash::Hasher;
 use crate::hints::store::Hints;
 use crate::policy::inline::InlineDedup;
-use crate::settings::values::Inline;
-use crate::settings::values::Tuning;
+use crate::settings::values::{Inline, Tuning};
 use crate::signals::foreground::Foreground;
 use crate::write::batch::{Batch, Outcome};
 
@@ -35,9 +34,7 @@ impl Admission {
             hasher: base.hasher.clone(),
         }
     }
-}
 
-impl Admission {
     /// Whether the next written request is looked up and fingerprinted.
     pub fn admit(&self) -> bool {
         // The settings are not locked while this waits for the controller.

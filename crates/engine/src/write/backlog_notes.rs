@@ -30,9 +30,7 @@ impl BacklogNotes {
             file_policies: file_policies.clone(),
         }
     }
-}
 
-impl BacklogNotes {
     /// Notes which blocks of a published batch the worker has yet to visit, and which no longer.
     pub fn note_skipped(&self, map: MapId, batch: &Batch) {
         if batch.policy.is_later && self.backlog.is_on() {

@@ -55,9 +55,7 @@ impl BatchConfirmer {
             damage_reports: damage_reports.clone(),
         }
     }
-}
 
-impl BatchConfirmer {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
     pub fn confirm(&self, batch: &mut Batch) {
         let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));

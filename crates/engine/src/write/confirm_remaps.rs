@@ -37,9 +37,7 @@ impl RemapConfirmer {
             damage_reports: damage_reports.clone(),
         }
     }
-}
 
-impl RemapConfirmer {
     /// Keeps the pairs with the same content. Fingerprints decide; if one is missing, the bytes are compared.
     pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
         let mut confirmed = Vec::with_capacity(chosen.len());

@@ -15,8 +15,7 @@ use crate::format::extent_leaf::Target;
 use crate::format::page::page_of;
 use crate::hints::store::Hints;
 use crate::policy::effective::FilePolicies;
-use crate::policy::inline::InlineDedup;
-use crate::policy::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
+use crate::policy::inline::{InlineDedup, OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::policy::policies::PolicyFacts;
 use crate::state::loading::Metadata;
 use crate::state::staging::Staging;
@@ -90,9 +89,7 @@ impl Decider {
             extender: extender.clone(),
         }
     }
-}
 
-impl Decider {
     /// For each block, the pbns that may hold it according to the hint store, ascending.
     pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
         let stored = |index: usize| (batch.outcomes[index] != Outcome::Zero).then(|| batch.tags[index]);

@@ -28,9 +28,7 @@ impl Extender {
     pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
         Self { state: base.state.clone(), metadata: metadata.clone() }
     }
-}
 
-impl Extender {
     /// The holders that an extension finds. It reads table pages in few turns. Each turn ends once misses exceed hits
     /// by `noes_max`.
     pub fn extended(&self, mut extension: Extension, noes_max: u32) -> Vec<Vec<Pbn>> {

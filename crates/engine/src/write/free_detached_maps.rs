@@ -58,9 +58,7 @@ impl Reclaimer {
             publisher: publisher.clone(),
         }
     }
-}
 
-impl Reclaimer {
     /// Frees a detached map. A crash in the middle leaves its record, so that the next opening continues.
     pub fn reclaim(&self, map: MapId) -> Result<()> {
         let mut from = 0;

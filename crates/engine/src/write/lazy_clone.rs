@@ -105,9 +105,7 @@ impl LazyClones {
         }
         Ok(())
     }
-}
 
-impl LazyClones {
     /// See [`crate::Store::prepare_clone`].
     pub fn prepare(&self, source: MapId) -> Result<()> {
         while let Some(target) = self.in_the_way(source) {
@@ -219,9 +217,7 @@ impl LazyClones {
         rest.iter().for_each(|leaf| state.reserved_counts.note_changed(LeafKey { map, leaf: *leaf }));
         Ok(state.reserved_counts.total(map))
     }
-}
 
-impl LazyClones {
     /// Whether any clone is pending. It may become so only under the lock of its source.
     pub fn are_any(&self) -> bool {
         are_any(&self.is_any)

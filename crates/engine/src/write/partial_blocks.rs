@@ -8,12 +8,9 @@ use crate::backlog::list::Backlog;
 use crate::base::BaseParts;
 use crate::device::buffer::PooledBuf;
 use crate::format::extent_leaf::{Extent, Target};
-use crate::format::keys::LeafKey;
-use crate::format::keys::leaf_parts;
-use crate::hash::Hasher;
-use crate::hash::is_zero;
-use crate::place::free_blocks::Claim;
-use crate::place::free_blocks::FreeBlocks;
+use crate::format::keys::{LeafKey, leaf_parts};
+use crate::hash::{Hasher, is_zero};
+use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::read::steps::Reader;
 use crate::space::allocator::Run;
 use crate::space::data_area::DataArea;
@@ -89,9 +86,7 @@ impl PartialBlocks {
             reader: reader.clone(),
         }
     }
-}
 
-impl PartialBlocks {
     /// Whole blocks from a partial write and what is stored around it.
     pub fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
         let block = BLOCK_BYTES as u64;

@@ -15,8 +15,7 @@ use crate::commit::change_room::ChangeRoom;
 use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::page_of;
-use crate::place::free_blocks::FreeBlocks;
-use crate::place::free_blocks::RoomClaim;
+use crate::place::free_blocks::{FreeBlocks, RoomClaim};
 use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
@@ -25,15 +24,12 @@ use crate::space::allocator::Run;
 use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::maps::MapLocks;
-use crate::state::published::Plan;
-use crate::state::published::State;
+use crate::state::published::{Plan, State};
 use crate::stats::counters::Statistics;
 use crate::sync::Mutex;
 use crate::write::map_edit::MapEdit;
-use crate::write::partial_blocks::Cuts;
-use crate::write::partial_blocks::PartialBlocks;
-use crate::write::publish::OnPublish;
-use crate::write::publish::Publisher;
+use crate::write::partial_blocks::{Cuts, PartialBlocks};
+use crate::write::publish::{OnPublish, Publisher};
 use crate::write::range_parts::RangeParts;
 use crate::{Change, Error, MapId, Pbn, Result};
 
@@ -198,9 +194,7 @@ impl RangeChanges {
             range_parts: range_parts.clone(),
         }
     }
-}
 
-impl RangeChanges {
     /// Publishes the pieces of a change in one group, so that a crash leaves all of it or nothing. An error before the
     /// first piece leaves everything as it was. A later error cannot be undone: the volume becomes read-only, so that
     /// the part that was published is never committed.

@@ -5,10 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::BaseParts;
 use crate::hash::Hasher;
-use crate::place::free_blocks::Claim;
-use crate::place::free_blocks::FreeBlocks;
-use crate::place::write_out::BlockWriter;
-use crate::place::write_out::Look;
+use crate::place::free_blocks::{Claim, FreeBlocks};
+use crate::place::write_out::{BlockWriter, Look};
 use crate::space::allocator::Run;
 use crate::space::free_space::FreeSpace;
 use crate::state::staging::Staging;
@@ -42,9 +40,7 @@ impl Placer {
             block_writer: block_writer.clone(),
         }
     }
-}
 
-impl Placer {
     /// Computes the missing fingerprints of these blocks.
     pub fn fingerprint(&self, batch: &mut Batch, indexes: &[usize]) {
         let unknown: Vec<usize> =

@@ -17,11 +17,9 @@ use crate::read::damage_reports::DamageReports;
 use crate::signals::health::Health;
 use crate::signals::requests::Signals;
 use crate::state::loading::Metadata;
-use crate::state::published::Plan;
-use crate::state::published::State;
+use crate::state::published::{Plan, State};
 use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
-use crate::sync::assert_claimed;
+use crate::sync::{Mutex, assert_claimed};
 use crate::types::PolicyChange;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::Batch;
@@ -102,9 +100,7 @@ impl Publisher {
             backlog_notes: backlog_notes.clone(),
         }
     }
-}
 
-impl Publisher {
     /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.
     pub fn apply(&self, plan: Plan) -> Result<Applied> {
         if (!plan.record_decrefs.is_empty() || !plan.flags.is_empty())
@@ -220,9 +216,7 @@ impl Publisher {
         self.health.usable()?;
         self.apply_certain(Plan { change, ..Plan::default() })
     }
-}
 
-impl Publisher {
     /// Like `offer`, for a batch that was published.
     pub fn offer_written(&self, batch: &Batch) {
         let written = (0..batch.len()).filter_map(|index| Some((batch.pbn(index)?, batch.tags[index])));

@@ -12,8 +12,7 @@ use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::leaf_parts;
-use crate::place::free_blocks::Claim;
-use crate::place::free_blocks::FreeBlocks;
+use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
 use crate::space::allocator::Run;
 use crate::space::free_space::FreeSpace;
@@ -25,8 +24,7 @@ use crate::write::batch::{Batch, Outcome};
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::place::Placer;
-use crate::write::publish::Publisher;
-use crate::write::publish::{Applied, OnPublish, Published, Refusal};
+use crate::write::publish::{Applied, OnPublish, Published, Publisher, Refusal};
 use crate::{Change, MapId, Pbn, Result, Stage};
 
 /// Publishes decided and placed batches.
@@ -69,9 +67,7 @@ impl BatchPublisher {
             publisher: publisher.clone(),
         }
     }
-}
 
-impl BatchPublisher {
     /// Publishes a decided and placed batch, and notifies everything that follows. The caller holds the map's lock
     /// exclusively, and has claimed no room in the log. On failure the allocated runs are released.
     pub fn publish_batch<G: OnPublish>(

@@ -14,8 +14,7 @@ use crate::state::replacements::damaged;
 use crate::sync::RwLockWriteGuard;
 use crate::write::map_edit::MapEdit;
 use crate::write::partial_blocks::Cuts;
-use crate::write::pieces::RangeChanges;
-use crate::write::pieces::{Pieces, Planner};
+use crate::write::pieces::{Pieces, Planner, RangeChanges};
 use crate::write::publish::OnPublish;
 use crate::{BLOCK_BYTES, Blocks, Change, Error, FilePolicy, Lbn, MapId, Pbn, Result};
 

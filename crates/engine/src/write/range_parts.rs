@@ -62,9 +62,7 @@ impl RangeParts {
         let journal = base.journal.clone();
         Self { journal, metadata: metadata.clone(), free_blocks: free_blocks.clone(), lazy_clones: lazy_clones.clone() }
     }
-}
 
-impl RangeParts {
     /// The bounds of a change of a range.
     pub fn bounds(&self) -> &GroupBounds {
         self.journal.bounds()
@@ -74,9 +72,7 @@ impl RangeParts {
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
-}
 
-impl RangeParts {
     /// See [`crate::Store::parts`].
     pub fn parts(&self, map: MapId, bytes: &Range<u64>, fills_holes: bool) -> Result<Vec<Range<u64>>> {
         let bounds = *self.journal.bounds();
@@ -173,9 +169,7 @@ impl RangeParts {
             log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
         }
     }
-}
 
-impl RangeParts {
     /// The targets that a clone of a map's blocks refers to. A bad block's replacement is shared, and reserved space
     /// becomes a hole.
     pub(super) fn targets_to_share(&self, map: MapId, from: Lbn, blocks: u64) -> Result<Vec<(Target, u64)>> {

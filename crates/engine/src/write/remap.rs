@@ -67,9 +67,7 @@ impl Remapper {
             hint_levels: hint_levels.clone(),
         }
     }
-}
 
-impl Remapper {
     /// Publishes remaps. Adjacent ones of the same map are published together.
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {

@@ -35,9 +35,7 @@ impl OpenRunSharer {
             remapper: remapper.clone(),
         }
     }
-}
 
-impl OpenRunSharer {
     /// Makes places that were open refer to the blocks that hold their content. This is a publication of its own, after
     /// that of the request that made the run long enough. A crash between the two leaves the copies. Blocks that can no
     /// longer be shared stay as they are.

@@ -19,8 +19,7 @@ use crate::write::admission::Admission;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::confirm::BatchConfirmer;
-use crate::write::decide::Decider;
-use crate::write::decide::OpenRuns;
+use crate::write::decide::{Decider, OpenRuns};
 use crate::write::lazy_clone::LazyClones;
 use crate::write::partial_blocks::PartialBlocks;
 use crate::write::place::Placer;
@@ -83,9 +82,7 @@ impl Writer {
             open_run_sharer: open_run_sharer.clone(),
         }
     }
-}
 
-impl Writer {
     /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
     /// the publication the change is invisible, and a failure leaves everything as it was.
     pub fn write_request<G: OnPublish>(

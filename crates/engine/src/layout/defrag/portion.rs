@@ -143,9 +143,7 @@ impl Defragmenter {
             publisher: publisher.clone(),
         }
     }
-}
 
-impl Defragmenter {
     /// Defragments a portion, adds the result to the outcome, and learns how long it took. False: the portion is
     /// unchanged, because a program made a request before it was read.
     pub fn defrag_portion(

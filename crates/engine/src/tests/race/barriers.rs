@@ -3,14 +3,14 @@
 use std::thread::{self, ThreadId};
 
 use super::*;
-use crate::background::committer::answer;
+use crate::background::committer::{answer, barrier};
 use crate::volume::assembly::Volume;
 
 /// Asks for a commit, and returns a channel that names the answering thread.
 fn ask(volume: &Volume) -> mpsc::Receiver<ThreadId> {
     let (told, by) = mpsc::channel();
-    crate::background::committer::barrier(
-        &volume,
+    barrier(
+        volume,
         Box::new(move |result| {
             result.unwrap();
             // The caller may have stopped listening.
@@ -46,6 +46,6 @@ fn a_single_caller_commits_by_itself_and_the_committer_answers_those_who_come_me
     assert!(ask(&volume).try_recv().is_ok(), "nobody waits any more");
     volume.base.signals.stop();
     let (told, result) = mpsc::channel();
-    crate::background::committer::barrier(&volume, Box::new(move |end| told.send(end.is_err()).unwrap()));
+    barrier(&volume, Box::new(move |end| told.send(end.is_err()).unwrap()));
     assert_eq!(result.try_recv(), Ok(true), "the volume was closed");
 }

@@ -205,9 +205,7 @@ impl FailingDevice {
         self.failed.fetch_add(1, Relaxed);
         Err(io::Error::from_raw_os_error(libc::EIO))
     }
-}
 
-impl FailingDevice {
     fn read(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.check(&self.reads_fail)?;
         self.inner.read_at(bytes, at)

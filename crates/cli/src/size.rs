@@ -28,7 +28,7 @@ impl FromStr for NewSize {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.starts_with('-') {
-            return Err("a volume cannot shrink: give a size, or +SIZE to add".to_owned());
+            return Err("nothing can be taken away: give the size to reach, or +SIZE to add".to_owned());
         }
         match text.strip_prefix('+') {
             Some(more) => Ok(Self::By(more.parse::<Size>()?.0)),

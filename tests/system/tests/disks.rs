@@ -288,7 +288,7 @@ fn one_mount_shows_a_disk_of_an_unmounted_volume_and_a_plain_umount_ends_all_of_
     run(&mut disk.mount("disk=home,mkfs=ext4,ro"));
     assert_eq!(fs::read(disk.join("kept")).unwrap(), b"content");
     assert!(File::create(disk.join("new")).is_err(), "ro reached the file system");
-    disk.umount();
+    run(Command::new(oncefs()).arg("umount").arg(disk.place.path()));
     disk.await_end_and_check();
 }
 

@@ -17,6 +17,7 @@ use clap::Args;
 use crate::control::client::{Connection, Exit, ExpectedExit};
 use crate::control::in_use;
 use crate::control::protocol::Request;
+use crate::disks;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
@@ -75,6 +76,8 @@ pub fn run(arguments: UmountArgs) -> Outcome {
     let mount = match find(&arguments.target)? {
         Found::Ours(mount) => mount,
         Found::Foreign(mount) if arguments.for_any_fuse => return unmount_foreign(&mount, &arguments),
+        // Its device ends with it, and then a mount of the volume out of sight. umount(8) needs no help for that.
+        Found::Foreign(mount) if disks::shows(&mount.source) => return hand_back(&arguments),
         Found::Foreign(mount) => {
             let (dir, kind) = (shown(&mount.dir), shown(&mount.kind));
             let of = mount.owner.map_or_else(String::new, |user| format!(" of user {user}"));

@@ -1,8 +1,10 @@
 //! Block devices that show disks.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -85,6 +87,14 @@ impl Front for LoopDevices {
     fn resized(&self, device: &Path) -> Result<(), String> {
         output(losetup().arg("--set-capacity").arg(device)).map(drop)
     }
+}
+
+/// Whether a device is a loop device over a disk of a volume.
+pub fn shows(device: &Path) -> bool {
+    let backing = |name: &OsStr| fs::read(Path::new("/sys/block").join(name).join("loop/backing_file"));
+    let path = device.starts_with("/dev").then(|| device.file_name().map(backing)).flatten().and_then(Result::ok);
+    let path = path.map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
+    path.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with(".oncefs/disks")))
 }
 
 /// Where a device is mounted, by the kernel's table.

@@ -12,7 +12,7 @@ pub mod standstill;
 
 pub use content::{Content, content};
 pub use folder::{Disk, Folder};
-pub use front::{Access, Front, LoopDevices, lock, mounted_at};
+pub use front::{Access, Front, LoopDevices, lock, mounted_at, shows};
 pub use name::{DiskName, DiskOrSnapshot};
 
 /// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.

@@ -10,6 +10,7 @@ use oncefs_engine::settings;
 use crate::disks::of_mount::{device_of, find_in, mount_of};
 use crate::disks::{Access, Content, Disk, DiskName, Front, LoopDevices, content};
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::mount_table;
 use crate::mounting::options::{MountOptions, VALUED};
 use crate::names::{printable, shown};
 
@@ -84,6 +85,10 @@ pub fn run(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
 
 fn mount(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
     let name = &request.disk;
+    let is_mounted = mount_table::of_volume(volume).or_fail(exit::MOUNT_FAILED)?.is_some();
+    if is_mounted && request.for_volume != MountOptions::default() {
+        tell!("oncefs: note: {} is mounted already: options for the volume change nothing", shown(volume));
+    }
     let place = mount_of(volume, &request.for_volume)?;
     let disk = find_in(&place, volume, name)?;
     match device_of(&disk, name)? {

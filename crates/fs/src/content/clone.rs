@@ -1,11 +1,12 @@
 //! Lazy clones of files: a new file that has the content of another at one moment, however large that is.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, MapId};
 
 use crate::content::write::{WriteOrigin, written};
+use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
 use crate::names::directory::check_new_name;
 use crate::{Attributes, Caller, Error, FileSystem, Ino, Privileges, Result};
@@ -43,10 +44,13 @@ impl FileSystem {
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
-        let made = self.tmpfile(parent, permissions, caller)?.ino;
+        let (made, now) = (self.tmpfile(parent, permissions, caller)?.ino, self.clock.now());
+        let also = |record: &mut InodeRecord, _: &InodeRecord| {
+            written(record, WriteOrigin::Caller { privileges: Privileges::Kept }, now);
+        };
         let named = self
             .inode(made)
-            .and_then(|target| self.share_content(&source, &target))
+            .and_then(|target| self.share_content(&source, &target, &also))
             .and_then(|()| self.link(made, parent, name));
         if named.is_err()
             && let Err(error) = self.forget(made)
@@ -56,25 +60,32 @@ impl FileSystem {
         named
     }
 
-    /// Gives an empty file the content of another.
-    fn share_content(&self, source: &Arc<Inode>, target: &Arc<Inode>) -> Result<()> {
-        let (empty, now) = (target.map_and_size()?.0, self.clock.now());
+    /// Gives an empty file the content of another. `also` sets what goes with it, from the source's record of the same
+    /// moment.
+    pub(crate) fn share_content(
+        &self,
+        source: &Arc<Inode>,
+        target: &Arc<Inode>,
+        also: &impl Fn(&mut InodeRecord, &InodeRecord),
+    ) -> Result<()> {
+        let empty = target.map_and_size()?.0;
         source.with_map(|map, _| {
             // Changes of the map are published under its lock, so size and blocks stay in step with it.
-            let seen = Cell::new((0, 0));
+            let seen = RefCell::new(None);
             let blocks = || {
-                let record = source.lock();
-                seen.set((record.size, record.blocks));
-                Blocks(record.size.div_ceil(BLOCK_BYTES as u64))
+                let record = source.lock().clone();
+                let blocks = Blocks(record.size.div_ceil(BLOCK_BYTES as u64));
+                seen.replace(Some(record));
+                blocks
             };
             let with = |clone: MapId, reserved, change: &mut Change| {
-                let (size, blocks) = seen.get();
+                let seen = seen.take().expect("the store asks for the blocks first");
                 self.store.first_policy(change, empty, FilePolicy::default());
                 self.edit_inode(target, change, |record| {
                     debug_assert_eq!((record.map, record.size), (empty, 0), "inode {} is not empty", target.ino.0);
-                    (record.map, record.size) = (clone, size);
-                    record.blocks = blocks.saturating_sub(reserved);
-                    written(record, WriteOrigin::Caller { privileges: Privileges::Kept }, now);
+                    (record.map, record.size) = (clone, seen.size);
+                    record.blocks = seen.blocks.saturating_sub(reserved);
+                    also(record, &seen);
                 })
             };
             self.store.clone_map(map, blocks, with)?;

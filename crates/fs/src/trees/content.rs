@@ -20,8 +20,8 @@ const LEAF_BLOCKS: u64 = 256;
 const PAGE_RECORDS: usize = 64;
 /// Bytes of attributes in one publication, unless a single one has more.
 const PORTION_BYTES_MAX: usize = 64 << 10;
-/// How often the copy of a file begins again because the file was written to.
-const ATTEMPTS_MAX: u32 = 64;
+/// How often a file is copied in parts that is written to meanwhile, before it is cloned lazily.
+const ATTEMPTS_MAX: u32 = 3;
 
 /// The outcome of an attempt to copy a file.
 #[derive(PartialEq, Eq)]
@@ -44,7 +44,8 @@ pub(super) struct ContentCopy<'a, Also: Fn(&mut InodeRecord, &InodeRecord)> {
 impl FileSystem {
     /// Gives an empty file the content and the size that another one has at one moment. Nothing else knows the copy.
     /// A file of up to 1 MiB is copied in one publication. A larger one may take several, and begins again if it was
-    /// written to in between.
+    /// written to in between. If it is written to all the time, it is cloned lazily: in one publication, but its
+    /// references are counted later.
     pub(super) fn copy_content<Also: Fn(&mut InodeRecord, &InodeRecord)>(
         &self,
         order: &ContentCopy<'_, Also>,
@@ -63,7 +64,7 @@ impl FileSystem {
             }
             self.truncate(&copy, 0, |_| ())?;
         }
-        Err(Error::KeepsChanging)
+        self.share_content(&source, &copy, &order.also)
     }
 
     fn copy_parts<Also: Fn(&mut InodeRecord, &InodeRecord)>(

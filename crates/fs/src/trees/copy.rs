@@ -122,7 +122,6 @@ impl FileSystem {
     /// - `NotADirectory`, `NotFound`, `Stale`: the parent is not a directory, was deleted, or does not exist.
     /// - `InSnapshot`, `OperationNotPermitted`: the parent is part of a snapshot, or immutable.
     /// - `Stale`: the source does not exist.
-    /// - `KeepsChanging`: a large file was written to during each of many attempts.
     /// - `TooManyLinks`: over a million files have names that were not met yet.
     /// - `Invalid`, `NameTooLong`: the name cannot be one.
     /// - `NoSpace`: the host's file system is full.

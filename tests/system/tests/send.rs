@@ -6,7 +6,7 @@ mod trees;
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -332,4 +332,43 @@ fn changes_are_refused_where_the_older_tree_is_missing_or_was_changed() {
     assert!(!pair.to.join("again").exists());
     let apart = send(&pair.from.join("new"), &["--from", at.to_str().unwrap()], &pair.stream("none"));
     assert!(refused(&apart).contains("is in another mount"), "{}", said(&apart));
+}
+
+/// A program in place of ssh(1) that runs the command here.
+fn shell(pair: &Pair) -> PathBuf {
+    let programs = pair.stream("programs");
+    fs::create_dir(&programs).unwrap();
+    symlink(oncefs(), programs.join("oncefs")).unwrap();
+    let shell = pair.stream("shell");
+    let text =
+        format!("#!/bin/sh\n[ \"$1\" = host ] || exit 9\nshift\nPATH={}:$PATH exec sh -c \"$*\"\n", programs.display());
+    // Another process writes it: while this one has it open for writing, no thread's child could run it.
+    run(Command::new("sh").args(["-c", "printf %s \"$1\" > \"$2\" && chmod 755 \"$2\"", "-", &text]).arg(&shell));
+    shell
+}
+
+#[test]
+fn a_tree_is_sent_to_another_machine_by_one_command_that_goes_on_when_it_is_run_again() {
+    let pair = Pair::new();
+    make_tree(&pair.from.join("tree"));
+    let shell = shell(&pair);
+    let send_to = |host: &str, name: &str| {
+        let mut command = Command::new(oncefs());
+        command.arg("send").arg(pair.from.join("tree")).arg("--rsh").arg(&shell);
+        command.arg("--to").arg(host).arg(pair.to.join(name)).stdin(Stdio::null());
+        command.output().unwrap()
+    };
+    let output = send_to("host", "it's a copy");
+    assert!(output.status.success() && output.stdout.is_empty(), "{}", said(&output));
+    pair.assert_equal("tree", "it's a copy");
+    let text = refused(&send_to("host", "it's a copy"));
+    assert!(text.contains("it exists") && text.contains("host"), "the other side says why: {text}");
+    let stream = pair.send("tree", &[]);
+    refused(&pair.receive("rest", &stream[..stream.len() / 2], &[]));
+    let output = send_to("host", "rest");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(!said(&output).contains(&format!("sent {} entries", described(&pair.from.join("tree")).len() - 1)));
+    pair.assert_equal("tree", "rest");
+    pair.assert_nothing_is_left();
+    assert!(refused(&send_to("nowhere", "copy")).contains("nowhere"));
 }

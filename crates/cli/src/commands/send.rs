@@ -3,16 +3,18 @@
 mod body;
 mod older;
 mod outgoing;
+mod remote;
 mod resume;
 mod tree;
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use oncefs_stream::{Digest, Header, Key, Token, Writer, identity};
+use oncefs_stream::{Digest, Header, Key, Token, identity};
 
 use crate::control::answers::About;
 use crate::control::protocol::Request;
@@ -23,10 +25,8 @@ use crate::names::shown;
 use crate::size::Size;
 use older::OlderTree;
 use outgoing::Outgoing;
+use remote::Destination;
 use tree::Sender;
-
-/// Bytes written at a time.
-const BUFFER_BYTES: usize = 1 << 18;
 
 /// Arguments of `send`.
 #[derive(Debug, Args)]
@@ -39,6 +39,7 @@ out. Needs root. Experimental.
 Examples:
   oncefs send /mnt/home > home.stream
   oncefs send /mnt/home | ssh host oncefs receive /backup home
+  oncefs send /mnt/home --to host /backup/home            the same; goes on by itself if it is run again
   oncefs send /mnt/home-2 --from /mnt/home-1 | ssh host oncefs receive /backup home-2
   oncefs send /mnt/home --resume TOKEN | ssh host oncefs receive /backup home")]
 pub struct SendArgs {
@@ -50,25 +51,55 @@ pub struct SendArgs {
     /// Go on with a stream that broke off: the token is that of oncefs receive DIR NAME --token
     #[arg(long, value_name = "TOKEN")]
     pub resume: Option<Token>,
+    /// Receive it on another machine as the new directory PATH, by ssh; go on where an earlier try broke off
+    #[arg(long, num_args = 2, value_names = ["HOST", "PATH"], conflicts_with = "resume")]
+    pub to: Option<Vec<OsString>>,
+    /// The program for --to, with options
+    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "to")]
+    pub rsh: String,
 }
 
-/// Writes the stream to the standard output.
+impl SendArgs {
+    /// Where --to leads.
+    fn destination(&self) -> Option<Destination<'_>> {
+        match self.to.as_deref() {
+            Some([host, path]) => Some(Destination { shell: &self.rsh, host, path: Path::new(path) }),
+            _ => None,
+        }
+    }
+}
+
+/// Writes the stream to the standard output, or sends it to another machine.
 pub fn run(arguments: &SendArgs) -> Outcome {
-    if io::stdout().is_terminal() {
+    let destination = arguments.destination();
+    if destination.is_none() && io::stdout().is_terminal() {
         let text = "the standard output is a terminal: write the stream to a file or a pipe (oncefs send --help)";
         return Err(Failure::new(exit::FAILED, text));
     }
     let top = directory(&arguments.path)?;
     let daemon = Daemon::of(&top.mount)?;
-    daemon.write_back()?;
     let older = arguments.from.as_deref().map(|path| older_than(&top, path)).transpose()?;
-    let header = header(arguments, &daemon, &top, older.as_ref())?;
+    let token = match &destination {
+        Some(destination) => destination.token()?,
+        None => arguments.resume.clone(),
+    };
+    let header = header(arguments, token.as_ref(), &daemon, &top, older.as_ref())?;
+    daemon.write_back()?;
+    let send = |out| send(arguments, Outgoing::begin(&daemon, &top, header, out), older.as_ref());
+    match &destination {
+        Some(destination) => {
+            let (remote, input) = destination.start()?;
+            remote.end(send(input))
+        }
+        None => send(stdout().or_fail_doing(exit::FAILED, "cannot write to the standard output")?),
+    }
+}
+
+fn send(arguments: &SendArgs, outgoing: io::Result<Outgoing>, older: Option<&InMount>) -> Outcome {
     let failed = || format!("cannot send {}", shown(&arguments.path));
-    let out = stdout().or_fail_doing(exit::FAILED, failed())?;
-    let writer = Writer::begin(BufWriter::with_capacity(BUFFER_BYTES, out), &header);
-    let writer = writer.or_fail_doing(exit::FAILED, failed())?;
-    let older = older.map(|older| OlderTree::new(&older)).transpose().or_fail_doing(exit::FAILED, failed())?;
-    let (totals, bytes) = Sender::new(Outgoing::new(&daemon, &top, header, writer), older).send()?;
+    let outgoing = outgoing.or_fail_doing(exit::FAILED, failed())?;
+    let older = older.map(OlderTree::new).transpose().or_fail_doing(exit::FAILED, failed())?;
+    let (totals, bytes) = Sender::new(outgoing, older).send()?;
     let (data, shared, bytes) = (Size(totals.data_bytes), Size(totals.shared_bytes), Size(bytes));
     tell!("oncefs: sent {} entries in {bytes}: {data} of contents, and {shared} again", totals.entries);
     Ok(())
@@ -94,10 +125,16 @@ fn older_than(top: &InMount, path: &Path) -> Outcome<InMount> {
     Err(Failure::new(exit::FAILED, text))
 }
 
-fn header(arguments: &SendArgs, daemon: &Daemon, top: &InMount, older: Option<&InMount>) -> Outcome<Header> {
+fn header(
+    arguments: &SendArgs,
+    token: Option<&Token>,
+    daemon: &Daemon,
+    top: &InMount,
+    older: Option<&InMount>,
+) -> Outcome<Header> {
     let source = identity_of(daemon, top)?;
     let older = older.map(|older| identity_of(daemon, older)).transpose()?;
-    let resumed = match &arguments.resume {
+    let resumed = match token {
         None => None,
         Some(token) if token.source == source && token.older == older => Some(token.position.clone()),
         Some(_) => {

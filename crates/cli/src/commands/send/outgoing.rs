@@ -13,6 +13,9 @@ use crate::failure::{Failure, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 
+/// Bytes written at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
 /// The stream.
 pub struct Outgoing<'a> {
     /// The daemon of the mount.
@@ -30,9 +33,10 @@ pub struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// A stream with its header.
-    pub fn new(daemon: &'a Daemon, top: &'a InMount, header: Header, out: Writer<BufWriter<File>>) -> Self {
-        Self { daemon, top, header, out, path: TreePath::default(), contents: Contents::default() }
+    /// Writes the header of a stream.
+    pub fn begin(daemon: &'a Daemon, top: &'a InMount, header: Header, out: File) -> io::Result<Self> {
+        let out = Writer::begin(BufWriter::with_capacity(BUFFER_BYTES, out), &header)?;
+        Ok(Self { daemon, top, header, out, path: TreePath::default(), contents: Contents::default() })
     }
 
     /// Writes a record.

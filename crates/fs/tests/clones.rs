@@ -47,6 +47,27 @@ fn a_clone_has_the_content_of_one_moment_its_own_blocks_and_the_permissions_of_i
 }
 
 #[test]
+fn the_first_clone_marks_both_superblocks_and_earlier_volumes_stay_as_they_are() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let versions = || {
+        let read = |name: &str| std::fs::read(volume.path().join(name)).unwrap()[16];
+        [read("superblock"), read("copies/superblock")]
+    };
+    let fs = volume.open();
+    let source = file(&fs, Ino::ROOT, "source").ino;
+    fs.write(source, 0, &content(10_000), BY_CALLER).unwrap();
+    assert_eq!(versions(), [1, 1]);
+    fs.clone_file(source, Ino::ROOT, b"clone", &ROOT).unwrap();
+    assert_eq!(versions(), [2, 2]);
+    let fs = assert_consistent_at_the_end(&volume, fs);
+    drop(fs);
+    let fs = volume.open();
+    fs.clone_file(source, Ino::ROOT, b"another", &ROOT).unwrap();
+    assert_eq!(versions(), [2, 2]);
+    assert_consistent_at_the_end(&volume, fs);
+}
+
+#[test]
 fn a_clone_that_is_refused_leaves_nothing() {
     let volume = Volume::new(AtimePolicy::Never);
     let fs = volume.open();

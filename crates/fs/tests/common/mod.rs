@@ -1,5 +1,6 @@
 //! A volume in a temporary directory, a clock that tests set, and small helpers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
@@ -74,6 +75,11 @@ impl Volume {
         FileSystem::format_with(&store, &*volume.clock, places).unwrap();
         store.close().unwrap();
         volume
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("volume")
     }
 
     /// Makes an empty volume whose files are ranked.

@@ -50,11 +50,11 @@ impl BlockWriter {
 
     /// Writes the next blocks to a run of the data area, in large requests.
     pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
-        self.write_run_beside(run, blocks, None)
+        self.write_run_while(run, blocks, None)
     }
 
     /// The same, and passes the bytes of each request to `look` while it is under way.
-    pub fn write_run_beside<'a>(
+    pub fn write_run_while<'a>(
         &self,
         run: Run,
         blocks: &mut impl Iterator<Item = &'a [u8]>,

@@ -209,7 +209,7 @@ impl Metadata {
         self.newest(key, || self.stored.get(key))
     }
 
-    /// Like [`Volume::get`], for a program: if it has to read the sorted state, background work yields.
+    /// Like `get`, for a program: if it has to read the sorted state, background work yields.
     pub fn get_for_program(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.newest(key, || self.foreground.serve(|| self.stored.get(key)))
     }
@@ -238,7 +238,7 @@ impl Metadata {
         }
     }
 
-    /// Like [`Volume::scan`], for a program: background work yields.
+    /// Like `scan`, for a program: background work yields.
     pub fn scan_for_program(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         self.foreground.serve(|| self.scan(from, to, limit))
     }

@@ -97,7 +97,7 @@ impl Placer {
         };
         for run in runs {
             let look: Option<Look<'_>> = if batch.fingerprints_all { Some(&mut hash) } else { None };
-            self.block_writer.write_run_beside(*run, &mut blocks, look)?;
+            self.block_writer.write_run_while(*run, &mut blocks, look)?;
         }
         self.stats.counters.blocks_fingerprinted.fetch_add(fingerprints.len() as u64, Relaxed);
         for (index, fingerprint) in indexes.iter().zip(fingerprints) {

@@ -372,3 +372,25 @@ fn a_tree_is_sent_to_another_machine_by_one_command_that_goes_on_when_it_is_run_
     pair.assert_nothing_is_left();
     assert!(refused(&send_to("nowhere", "copy")).contains("nowhere"));
 }
+
+#[test]
+fn snapshots_are_sent_as_they_were_and_the_later_one_by_its_changes() {
+    let pair = Pair::new();
+    let home = pair.from.join("home");
+    fs::create_dir(&home).unwrap();
+    fs::write(home.join("file"), bytes(1, 500 * 4096)).unwrap();
+    let snapshot = |name: &str| {
+        run(Command::new(oncefs()).args(["snapshot", "create"]).arg(&home).arg(name));
+    };
+    snapshot("one");
+    File::options().append(true).open(home.join("file")).unwrap().write_all(b"more").unwrap();
+    snapshot("two");
+    fs::remove_file(home.join("file")).unwrap();
+    let [one, two] = ["one", "two"].map(|name| format!(".oncefs/snapshots/{name}"));
+    pair.receive_all("one", &pair.send(&one, &[]));
+    let changes = pair.send(&two, &["--from", pair.from.join(&one).to_str().unwrap()]);
+    assert!(changes.len() < 10_000, "{} bytes for an appended word", changes.len());
+    pair.receive_all("two", &changes);
+    pair.assert_equal(&one, "one");
+    pair.assert_equal(&two, "two");
+}

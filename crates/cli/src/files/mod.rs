@@ -5,6 +5,5 @@ pub mod attributes;
 mod create;
 pub mod held;
 pub mod in_mount;
-pub mod private_folder;
 pub mod reserved;
 pub mod walk;

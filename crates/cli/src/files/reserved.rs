@@ -1,4 +1,4 @@
-//! The directory `.oncefs` in the root of a mount, which holds disks and snapshots.
+//! The directory `.oncefs` in the root of a mount, which holds disks, snapshots, and trees that are being received.
 //!
 //! Only root enters it, and listings of the root leave it out. A user who may write to the root could make a directory
 //! of this name first, or a link. So a command descends without following links, and refuses a directory that is not
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Its name in the root of the mount.
-const NAME: &str = ".oncefs";
+pub const NAME: &str = ".oncefs";
 /// Only root looks in.
 const MODE: libc::mode_t = 0o700;
 

@@ -58,7 +58,7 @@ impl Metadata {
     }
 
     /// The same, without those that a pending clone lacks.
-    fn own_leaves(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
+    pub fn own_leaves(&self, map: MapId, from: u64, limit: usize) -> Result<Vec<u64>> {
         let mut leaves = self.state.lock().leaves.in_memory(map, from, limit);
         let bounds = (keys::leaf(LeafKey { map, leaf: from }), keys::leaf(LeafKey { map: MapId(map.0 + 1), leaf: 0 }));
         let stored = self.stored.scan(&bounds.0, &bounds.1, limit)?;

@@ -14,16 +14,26 @@ impl Store {
     /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the superblock cannot be written, or a device failed.
     /// - [`crate::Error::Corrupt`], [`crate::Error::Invalid`]: a leaf cannot be taken, see [`Store::clone_map`].
     pub fn prepare_clone(&self, source: MapId) -> Result<()> {
-        self.volume.base.health.usable()?;
-        {
-            let mut allows_clones = self.allows_clones.lock();
-            if !*allows_clones {
-                superblock_file::allow_clones(&self.path)?;
-                *allows_clones = true;
-            }
-        }
+        self.refuse_older_versions()?;
         self.volume.lazy_clones.prepare(source)?;
         self.volume.lazy_clones.make_way();
+        Ok(())
+    }
+
+    /// Marks the volume as one that versions of oncefs without clones and snapshots cannot open: they would take the
+    /// records of these for damage.
+    ///
+    /// # Errors
+    ///
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes.
+    /// - [`crate::Error::Io`], [`crate::Error::NoSpace`]: the superblock cannot be written.
+    pub fn refuse_older_versions(&self) -> Result<()> {
+        self.volume.base.health.usable()?;
+        let mut allows_clones = self.allows_clones.lock();
+        if !*allows_clones {
+            superblock_file::allow_clones(&self.path)?;
+            *allows_clones = true;
+        }
         Ok(())
     }
 

@@ -402,3 +402,20 @@ fn random_changes_of_a_family_of_clones_agree_with_copies_of_their_content() {
         fixture.check();
     }
 }
+
+#[test]
+fn a_clone_keeps_a_leaf_whose_mark_was_lost() {
+    let mut fixture = Fixture::new();
+    let clone = fixture.clone(SOURCE);
+    // The clone takes the leaf out of order, so a mark says that it has it.
+    let key = keys::LeafKey { map: clone, leaf: 3 };
+    fixture.volume.write(SOURCE, 3 * LEAF_BYTES, &unique(2, 9), |_, _| ()).unwrap();
+    let mark = keys::taken_leaf(key);
+    fixture.volume.base.state.lock().records.put(mark.clone(), None);
+    fixture.volume.commits.checkpoint().unwrap();
+    fixture.reopen();
+    fixture.holds_content(clone);
+    fixture.take_all();
+    fixture.holds_content(clone);
+    fixture.check();
+}

@@ -103,6 +103,31 @@ impl LazyClones {
                 damaged("the mark of a clone's leaf");
             }
         }
+        self.restore_lost_marks()
+    }
+
+    /// A leaf that a clone has is one that it took, though damage may have cost its mark. Without this the clone would
+    /// read what its source has there by now.
+    fn restore_lost_marks(&self) -> Result<()> {
+        let clones = self.state.lock().clones.incomplete();
+        for map in clones {
+            let Some(PendingClone { next, end, .. }) = self.state.lock().clones.record(map) else { continue };
+            let mut from = next;
+            while from < end {
+                let leaves = self.metadata.own_leaves(map, from, LEAVES_COUNTED)?;
+                let mut state = self.state.lock();
+                for &leaf in leaves.iter().take_while(|leaf| **leaf < end) {
+                    if state.clones.restore_mark(LeafKey { map, leaf }) {
+                        log::warn!("a clone's leaf had lost its mark: map {}, leaf {leaf}", map.0);
+                    }
+                }
+                drop(state);
+                from = match leaves.last() {
+                    Some(last) if leaves.len() == LEAVES_COUNTED => last + 1,
+                    _ => end,
+                };
+            }
+        }
         Ok(())
     }
 

@@ -138,6 +138,8 @@ impl FileSystem {
         let _under_way = self.tree_work.begin();
         let goes_on = || goes_on() && !self.closing.load(Relaxed);
         self.check_free(order.parent, order.name)?;
+        // They know neither an orphan with a tree below it nor the flag of a snapshot.
+        self.store.refuse_older_versions().map_err(Error::from)?;
         let planned = self.plan_copy(order.source)?.ok_or(Error::Stale)?;
         let mut builder = Builder {
             file_system: self,

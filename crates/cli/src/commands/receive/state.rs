@@ -10,7 +10,7 @@ use oncefs_stream::{Header, Position, Token, identity};
 
 use crate::files::held::Held;
 use crate::files::in_mount::InMount;
-use crate::files::private_folder;
+use crate::files::reserved;
 
 const FOLDER: &str = "receive";
 const TREE: &str = "tree";
@@ -34,7 +34,8 @@ impl State {
     /// # Errors
     /// WouldBlock: another process receives the same tree.
     pub fn open(dir: &InMount, name: &OsStr) -> io::Result<Self> {
-        let all = private_folder::create(&dir.mount.dir, FOLDER)?;
+        let mount = &dir.mount.dir;
+        let all = Held::from(reserved::descend(&File::open(mount)?, mount, FOLDER, true)?.0);
         let inode = dir.held.about()?.ino();
         let folder_name = identity(&[&inode.to_le_bytes(), name.as_bytes()]).to_string();
         match all.create_directory(OsStr::new(&folder_name)) {

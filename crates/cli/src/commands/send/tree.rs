@@ -16,7 +16,7 @@ use super::resume::{Left, left_of};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::files::attributes;
 use crate::files::held::{Entry, Held};
-use crate::files::private_folder;
+use crate::files::reserved;
 use crate::names::shown;
 
 /// Directories held open at a time, so that no tree is too deep for the limit of open files.
@@ -101,7 +101,7 @@ impl<'a> Sender<'a> {
         let listed = held.about().and_then(|about| Ok((about, held.entries()?)));
         let (about, mut entries) = listed.map_err(|e| self.outgoing.failed(&e))?;
         if self.is_root_of_mount() {
-            entries.retain(|entry| entry.name != private_folder::TOP);
+            entries.retain(|entry| entry.name != reserved::NAME);
         }
         Ok(Directory { held: Some(held), about, entries: entries.into_iter(), has_arrived })
     }

@@ -1,7 +1,8 @@
 //! A file tree in memory, served until it is unmounted: `tree DIR auto|rings|classic`. Shows how a file system uses the
 //! transport. The transport's tests mount it.
 //!
-//! A read of the file `wait` lasts until its caller gets a signal. `stats` has the counts so far.
+//! A read of the file `wait` lasts until its caller gets a signal. One of `patient` holds its thread until there is a
+//! file `go`, and then lasts as long if others can be served meanwhile. `stats` has the counts so far.
 
 mod nodes;
 mod serve;

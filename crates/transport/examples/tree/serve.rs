@@ -10,7 +10,7 @@ use oncefs_transport::flags::{init, opened};
 use oncefs_transport::protocol::attributes::{Entry, Statfs, Statx};
 use oncefs_transport::protocol::extensions::Extensions;
 use oncefs_transport::protocol::listing::{Listed, Listing};
-use oncefs_transport::{Negotiation, Operation, Reply, Request, Service};
+use oncefs_transport::{Negotiation, Operation, Reply, Request, Service, may_be_late, may_wait};
 
 use super::nodes::{Answer, Nodes, ROOT, errno};
 
@@ -27,6 +27,8 @@ struct State {
     waiting: HashMap<u64, Reply>,
     interrupted: u64,
     waited: u64,
+    /// Reads that would have waited, had their queue had another entry.
+    refused: u64,
     /// Bytes.
     largest_read: u32,
 }
@@ -38,11 +40,37 @@ impl Tree {
             let inode = nodes.make(libc::S_IFREG | 0o644, 0, Vec::new());
             nodes.link(ROOT, name.as_bytes(), inode).expect("the root is empty");
         }
-        Self(Mutex::new(State { nodes, waiting: HashMap::new(), interrupted: 0, waited: 0, largest_read: 0 }))
+        Self(Mutex::new(State {
+            nodes,
+            waiting: HashMap::new(),
+            interrupted: 0,
+            waited: 0,
+            refused: 0,
+            largest_read: 0,
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(&self, name: &[u8], inode: u64) -> bool {
+        self.lock().nodes.find(ROOT, name) == Ok(inode)
+    }
+
+    /// Holds its thread until there is a file `go`, and then waits for a signal if other requests can come meanwhile.
+    fn read_patiently(&self, reply: Reply) {
+        may_wait();
+        while self.lock().nodes.find(ROOT, b"go").is_err() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        match may_be_late() {
+            true => self.lock().wait(reply),
+            false => {
+                self.lock().refused += 1;
+                reply.error(errno(libc::EBUSY));
+            }
+        }
     }
 }
 
@@ -81,19 +109,15 @@ impl State {
         let is = |name: &[u8]| self.nodes.find(ROOT, name).is_ok_and(|found| found == inode);
         if is(b"stats") {
             let (nodes, interrupted, waited) = (self.nodes.count(), self.interrupted, self.waited);
-            let largest_read = self.largest_read;
-            let text = format!("nodes={nodes} interrupted={interrupted} waited={waited} largest_read={largest_read}\n");
+            let (refused, largest_read) = (self.refused, self.largest_read);
+            let text = format!(
+                "nodes={nodes} interrupted={interrupted} waited={waited} refused={refused} largest_read={largest_read}\n"
+            );
             let rest = text.as_bytes().get(offset as usize..).unwrap_or_default();
             return reply.data(&rest[..rest.len().min(size as usize)]);
         }
         if is(b"wait") {
-            self.waited += 1;
-            let unique = reply.unique();
-            self.waiting.insert(unique, reply);
-            if self.waiting[&unique].is_interrupted() {
-                self.interrupt(unique);
-            }
-            return;
+            return self.wait(reply);
         }
         self.largest_read = self.largest_read.max(size);
         match self.nodes.read(inode, offset, size.into()) {
@@ -102,6 +126,15 @@ impl State {
                 Ok(bytes.len())
             }),
             Err(errno) => reply.error(errno),
+        }
+    }
+
+    fn wait(&mut self, reply: Reply) {
+        self.waited += 1;
+        let unique = reply.unique();
+        self.waiting.insert(unique, reply);
+        if self.waiting[&unique].is_interrupted() {
+            self.interrupt(unique);
         }
     }
 
@@ -150,6 +183,9 @@ impl Service for Tree {
 
     fn serve(&self, request: Request<'_>, reply: Reply) {
         let inode = request.header.inode;
+        if matches!(request.operation, Operation::Read { .. }) && self.is(b"patient", inode) {
+            return self.read_patiently(reply);
+        }
         let state = &mut *self.lock();
         let entry = |reply: Reply, entry| reply.entry(&entry);
         let ok = |reply: Reply, ()| reply.ok();
@@ -195,7 +231,8 @@ impl Service for Tree {
                 give(state.nodes.link(inode, name, of).and_then(|()| state.entry(of)), reply, entry);
             }
             Operation::Open { flags, .. } => {
-                let is_special = [&b"wait"[..], b"stats"].iter().any(|name| state.nodes.find(ROOT, name) == Ok(inode));
+                let is_special =
+                    [&b"wait"[..], b"patient", b"stats"].iter().any(|name| state.nodes.find(ROOT, name) == Ok(inode));
                 if flags & libc::O_TRUNC != 0
                     && let Ok(node) = state.nodes.get_mut(inode)
                 {

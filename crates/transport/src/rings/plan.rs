@@ -59,6 +59,13 @@ impl Plan {
         Ok(Self::of(&cpus::online()?, &cpus::possible()?, payload_bytes, bytes_max))
     }
 
+    /// Entries of one queue whose replies can wait for other requests at a time, all spares included
+    /// ([`may_be_late`](crate::may_be_late)).
+    pub fn late_max(&self) -> usize {
+        let entries = self.threads.first().map_or(0, |queue| self.threads.iter().filter(|of| *of == queue).count());
+        entries.saturating_sub(1) + self.spares
+    }
+
     fn entry_bytes(&self) -> u64 {
         entry_bytes(self.payload_bytes) as u64
     }
@@ -88,6 +95,7 @@ mod tests {
         assert_eq!(plan.threads, [0, 0, 0, 0, 1, 1, 1, 1]);
         assert_eq!((plan.parked.len(), plan.spares), (0, 0));
         assert_eq!(plan.bytes(), 8 * (MIB as u64 + 8192));
+        assert_eq!(plan.late_max(), 3, "one entry of a queue always comes back");
     }
 
     #[test]

@@ -59,6 +59,8 @@ struct Held {
     queue: u16,
     turn: Turn,
     is_spare: bool,
+    /// It is sure to come back to the kernel (see `spares`).
+    is_steady: bool,
 }
 
 /// A thread's ring with its entries. The ring is closed first: until then the kernel may write to the entries.
@@ -87,7 +89,7 @@ impl RingThread {
     fn make(&mut self, queue: u16, is_spare: bool) -> io::Result<usize> {
         let buffers = if is_spare { &self.post.spare_buffers } else { &self.post.buffers };
         let entry = Arc::new(Entry::new(buffers)?);
-        self.held.push(Held { entry, queue, turn: Turn::Ours, is_spare });
+        self.held.push(Held { entry, queue, turn: Turn::Ours, is_spare, is_steady: false });
         Ok(self.held.len() - 1)
     }
 
@@ -158,6 +160,7 @@ impl RingThread {
     /// A reply was refused, so its caller would wait forever.
     fn ended(&mut self, index: usize, errno: i32) -> io::Result<()> {
         let turn = self.set_turn(index, Turn::Gone);
+        self.set_steady(index, false);
         let (queue, error) = (self.held[index].queue, io::Error::from_raw_os_error(errno));
         match (turn, errno) {
             // The mount is gone, or the ring is being closed.
@@ -191,6 +194,8 @@ impl RingThread {
 
     fn register(&mut self, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Registering);
+        // The kernel sends no requests before all queues have such entries.
+        self.set_steady(index, !self.held[index].is_spare);
         let held = &self.held[index];
         self.ring.register(held.queue, index, &held.entry)
     }
@@ -200,9 +205,11 @@ impl RingThread {
     /// its present CPUs.
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Ours);
-        self.mailbox.begin_request(self.held[index].queue, self.can_add());
+        let Held { queue, is_steady, .. } = self.held[index];
+        self.mailbox.begin_request(queue, is_steady);
         let entry = self.held[index].entry.clone();
         dispatch(server, &self.mailbox, &entry, index);
+        self.held[index].is_steady = self.mailbox.is_steady();
         self.commit()?;
         self.add_spare(index)?;
         let said = waiting::rearm();
@@ -226,7 +233,7 @@ impl RingThread {
     /// wait.
     fn add_spare(&mut self, index: usize) -> io::Result<()> {
         let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
-        if self.has_entry(queue) || !self.can_add() || !self.mailbox.take_spare() {
+        if self.has_entry(queue) || !self.can_add() || !self.post.spares.take() {
             return Ok(());
         }
         match self.make(queue, true) {
@@ -240,14 +247,16 @@ impl RingThread {
 
     /// Sets the owner and returns the previous one.
     fn set_turn(&mut self, index: usize, turn: Turn) -> Turn {
+        std::mem::replace(&mut self.held[index].turn, turn)
+    }
+
+    fn set_steady(&mut self, index: usize, is_steady: bool) {
         let held = &mut self.held[index];
-        let before = std::mem::replace(&mut held.turn, turn);
-        match (before.is_kernel_s(), turn.is_kernel_s()) {
-            (false, true) => self.post.spares.begin_to_wait(held.queue),
-            (true, false) => self.post.spares.end_to_wait(held.queue),
+        match (std::mem::replace(&mut held.is_steady, is_steady), is_steady) {
+            (false, true) => self.post.spares.add_steady(held.queue),
+            (true, false) => self.post.spares.lose_steady(held.queue),
             _ => {}
         }
-        before
     }
 
     fn can_add(&self) -> bool {
@@ -276,6 +285,7 @@ impl RingThread {
 
     fn commit_one(&mut self, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Committed);
+        self.set_steady(index, true);
         let held = &self.held[index];
         self.ring.commit(held.queue, index, &held.entry)
     }
@@ -381,16 +391,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_entry_of_a_queue_is_not_for_what_waits_for_others() {
+    fn the_last_steady_entry_of_a_queue_is_not_for_what_waits_for_others() {
         let (mut thread, _, _) = thread(1);
-        thread.mailbox.begin_request(0, false);
-        assert!(!thread.mailbox.leaves_room(), "the thread has all that it can have");
-        thread.set_turn(0, Turn::Committed);
-        assert!(thread.mailbox.leaves_room(), "there is another, of this or another thread");
-        thread.set_turn(0, Turn::Ours);
+        thread.set_steady(0, true);
         thread.mailbox.begin_request(0, true);
-        assert!(thread.mailbox.leaves_room() && thread.mailbox.leaves_room(), "a spare is kept");
-        assert!(thread.mailbox.take_spare() && !thread.mailbox.leaves_room(), "and it was the last");
+        assert!(!thread.mailbox.leaves_room(), "it is the last");
+        assert!(thread.mailbox.is_steady());
+        thread.make(0, true).unwrap();
+        thread.register(2).unwrap();
+        assert!(!thread.mailbox.leaves_room(), "a new entry gets no request that is queued already");
+        thread.mailbox.begin_request(0, false);
+        assert!(thread.mailbox.leaves_room(), "the new one may be late");
+        thread.set_steady(2, true);
+        thread.mailbox.begin_request(0, true);
+        assert!(thread.mailbox.leaves_room() && thread.mailbox.leaves_room(), "there are two after its reply");
+        assert!(!thread.mailbox.is_steady());
+        thread.mailbox.begin_request(0, true);
+        assert!(!thread.mailbox.leaves_room(), "and one of them is late");
     }
 
     #[test]

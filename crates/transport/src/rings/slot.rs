@@ -39,10 +39,10 @@ pub(crate) struct Mailbox {
     spares: Arc<Spares>,
     /// The queue of the present request.
     queue: AtomicU16,
-    /// The thread may add entries, if there are spares.
-    can_add: AtomicBool,
-    /// A spare is claimed to replace the entry of the present request.
-    has_spare: AtomicBool,
+    /// The entry of the present request is steady.
+    is_steady: AtomicBool,
+    /// The present request may be late.
+    may_be_late: AtomicBool,
 }
 
 impl Mailbox {
@@ -51,31 +51,33 @@ impl Mailbox {
         let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
         let no = || AtomicBool::new(false);
-        let (queue, can_add, has_spare) = (AtomicU16::new(0), no(), no());
-        Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, queue, can_add, has_spare })
+        let (queue, is_steady, may_be_late) = (AtomicU16::new(0), no(), no());
+        Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, queue, is_steady, may_be_late })
     }
 
-    /// A request of a queue is about to be served. `can_add`: the thread may add entries.
-    pub(super) fn begin_request(&self, queue: u16, can_add: bool) {
+    /// A request of a queue is about to be served. `is_steady`: its entry is.
+    pub(super) fn begin_request(&self, queue: u16, is_steady: bool) {
         self.queue.store(queue, Ordering::Relaxed);
-        self.can_add.store(can_add, Ordering::Relaxed);
+        self.is_steady.store(is_steady, Ordering::Relaxed);
+        self.may_be_late.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the queue can take other requests while the present one waits for a late reply. Claims a spare if that
-    /// needs one.
+    /// Whether the queue goes on while the present request waits for others. If so, its entry is not steady any more.
     pub(super) fn leaves_room(&self) -> bool {
-        let keep_spare = || {
-            let is_kept = self.has_spare.load(Ordering::Relaxed) || self.spares.take();
-            self.has_spare.store(is_kept, Ordering::Relaxed);
-            is_kept
-        };
-        self.spares.has_waiting(self.queue.load(Ordering::Relaxed))
-            || self.can_add.load(Ordering::Relaxed) && keep_spare()
+        if !self.may_be_late.load(Ordering::Relaxed) {
+            let queue = self.queue.load(Ordering::Relaxed);
+            let goes_on = match self.is_steady.load(Ordering::Relaxed) {
+                true => self.spares.let_go(queue),
+                false => self.spares.has_steady(queue),
+            };
+            self.may_be_late.store(goes_on, Ordering::Relaxed);
+        }
+        self.may_be_late.load(Ordering::Relaxed)
     }
 
-    /// Takes a spare, if there is one.
-    pub(super) fn take_spare(&self) -> bool {
-        self.has_spare.swap(false, Ordering::Relaxed) || self.spares.take()
+    /// Whether the entry of the present request is steady, after its handler.
+    pub(super) fn is_steady(&self) -> bool {
+        self.is_steady.load(Ordering::Relaxed) && !self.may_be_late.load(Ordering::Relaxed)
     }
 
     /// Ends the thread, because the mount is gone. Missing replies do not matter.

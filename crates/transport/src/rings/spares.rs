@@ -1,35 +1,46 @@
 //! Counts the entries that may still be added to replace those with late replies. One count for all threads bounds
-//! their memory. Also counts the entries that the kernel has of each queue.
+//! their memory. Also counts, for each queue, the entries that are sure to come back to the kernel.
+//!
+//! The kernel gives a queued request only to an entry that comes back with a reply (Linux 6.14 to 6.18). A new entry
+//! gets requests that arrive later, and not those that are queued already. So a queue goes on only if one of its entries
+//! comes back whatever else happens. Such an entry is steady: it has a request for a moment, or waits for one. An entry
+//! whose reply waits for other requests is not steady, and a new entry is not before its first reply.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Entries that may still be added, and those that wait for requests.
+/// Entries that may still be added, and those that come back.
 #[derive(Debug)]
 pub(crate) struct Spares {
     left: AtomicUsize,
-    /// By queue: the number of entries that wait for a request.
-    waiting: Box<[AtomicUsize]>,
+    /// By queue: the number of steady entries.
+    steady: Box<[AtomicUsize]>,
 }
 
 impl Spares {
     /// `count` entries to add, for `queues` queues.
     pub(crate) fn new(count: usize, queues: usize) -> Self {
-        Self { left: AtomicUsize::new(count), waiting: (0..queues).map(|_| AtomicUsize::new(0)).collect() }
+        Self { left: AtomicUsize::new(count), steady: (0..queues).map(|_| AtomicUsize::new(0)).collect() }
     }
 
-    /// An entry of a queue waits for a request.
-    pub(super) fn begin_to_wait(&self, queue: u16) {
-        self.waiting[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
+    /// An entry of a queue is steady from now on.
+    pub(super) fn add_steady(&self, queue: u16) {
+        self.steady[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
     }
 
-    /// An entry that waited has a request, or is gone.
-    pub(super) fn end_to_wait(&self, queue: u16) {
-        self.waiting[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
+    /// A steady entry is gone for good.
+    pub(super) fn lose_steady(&self, queue: u16) {
+        self.steady[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether an entry of a queue waits for a request.
-    pub(super) fn has_waiting(&self, queue: u16) -> bool {
-        self.waiting[usize::from(queue)].load(Ordering::Acquire) > 0
+    /// A steady entry of a queue asks to be late. False: it is the last.
+    pub(super) fn let_go(&self, queue: u16) -> bool {
+        let less = |steady: usize| (steady > 1).then(|| steady - 1);
+        self.steady[usize::from(queue)].fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+
+    /// Whether a queue has a steady entry.
+    pub(super) fn has_steady(&self, queue: u16) -> bool {
+        self.steady[usize::from(queue)].load(Ordering::Acquire) > 0
     }
 
     /// Takes a spare for good: an added entry stays with its queue.
@@ -50,11 +61,14 @@ mod tests {
     }
 
     #[test]
-    fn each_queue_counts_what_waits_in_it() {
+    fn each_queue_keeps_its_last_steady_entry() {
         let spares = Spares::new(0, 2);
-        spares.begin_to_wait(1);
-        assert_eq!([spares.has_waiting(0), spares.has_waiting(1)], [false, true]);
-        spares.end_to_wait(1);
-        assert!(!spares.has_waiting(1));
+        assert!(!spares.has_steady(1) && !spares.let_go(1));
+        spares.add_steady(1);
+        spares.add_steady(1);
+        assert_eq!([spares.let_go(1), spares.let_go(1)], [true, false]);
+        assert_eq!([spares.has_steady(0), spares.has_steady(1)], [false, true]);
+        spares.lose_steady(1);
+        assert!(!spares.has_steady(1));
     }
 }

@@ -3,9 +3,11 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::process::{Command, Stdio};
 use std::thread;
 
-use super::tree::{Tree, WAYS};
+use super::tree::{Tree, WAYS, ends};
+use super::waiting::eventually;
 
 const MIB: usize = 1 << 20;
 
@@ -65,6 +67,38 @@ fn a_large_read_comes_as_several_requests_that_threads_answer_at_once() {
         assert_eq!(tree.count("largest_read"), 256 << 10, "over {way}");
         tree.unmount();
     }
+}
+
+/// Keeps the calling thread on a CPU.
+fn stay_on(cpu: usize) {
+    // SAFETY: a plain set of bits, large enough for the number.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut cpus);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus), 0, "a second CPU is needed");
+    }
+}
+
+#[test]
+fn requests_that_wait_for_others_leave_each_queue_an_entry_that_comes_back() {
+    /// More than a queue has entries at first.
+    const READERS: u64 = 12;
+    let tree = Tree::mount("rings");
+    let path = tree.path("patient");
+    fs::write(&path, "").unwrap();
+    // All are in the queue of one CPU. This thread must send it no request, which would wake it.
+    stay_on(1);
+    let reader = || Command::new("taskset").args(["-c", "0", "cat"]).arg(&path).stderr(Stdio::null()).spawn().unwrap();
+    let mut readers: Vec<_> = (0..READERS).map(|_| reader()).collect();
+    eventually("some are in the daemon, and the others wait in the kernel", || tree.under_way() == READERS);
+    fs::write(tree.path("go"), "").unwrap();
+    eventually("all are served", || tree.count("waited") + tree.count("refused") == READERS);
+    assert!(tree.count("refused") > 0, "the queue has lent out its last entry");
+    for reader in &mut readers {
+        reader.kill().unwrap();
+        ends(reader, "a reader");
+    }
+    tree.unmount();
 }
 
 /// The peak of a process's own memory.

@@ -96,12 +96,22 @@ impl Tree {
 
     /// Ends the connection as `/sys/fs/fuse/connections/N/abort` does.
     pub fn abort(&self) {
+        fs::write(self.control().join("abort"), "1").unwrap();
+    }
+
+    /// Requests that wait in the kernel or in the daemon.
+    pub fn under_way(&self) -> u64 {
+        fs::read_to_string(self.control().join("waiting")).unwrap().trim().parse().unwrap()
+    }
+
+    /// The kernel's files about the connection.
+    fn control(&self) -> PathBuf {
         let control = Path::new("/sys/fs/fuse/connections");
         if fs::read_dir(control).unwrap().next().is_none() {
             let done = Command::new("mount").args(["-t", "fusectl", "none"]).arg(control).status().unwrap();
             assert!(done.success(), "cannot mount fusectl on {}", control.display());
         }
-        fs::write(control.join(self.device.to_string()).join("abort"), "1").unwrap();
+        control.join(self.device.to_string())
     }
 
     /// Unmounts, and waits until the daemon has ended well.

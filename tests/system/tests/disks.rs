@@ -191,11 +191,11 @@ fn what_cannot_be_done_with_a_disk_is_refused_with_the_way_out() {
         assert!(found.0 == code && found.1.contains(words), "{what} {more:?}: {found:?}");
     };
     refused("create", &["../out", "1G"], 2, "begins with a letter");
-    refused("create", &["odd", "1048577"], 2, "multiple of 4.00 KiB");
-    refused("create", &["large", "1G", "--thick"], 1, "No space left");
+    refused("create", &["odd", "1048577"], 2, "1048577 is no multiple of 4.00 KiB: give 1M, for instance");
+    refused("create", &["large", "1G", "--thick"], 1, "(enlarge the volume by oncefs grow, or leave out --thick)");
     refused("attach", &["large"], 1, "there is no disk large");
     run(&mut disk(&mount, "create", &["home", "32M", "--thick"]));
-    refused("create", &["home", "32M"], 1, "there is a disk home already");
+    refused("create", &["home", "32M"], 1, "there is a disk home already: choose another name");
     refused("detach", &["home"], 1, "is not attached");
     let attached = Attached::new(&mount, "home", true);
     refused("attach", &["home"], 1, &format!("attached already, as {}", attached.device.display()));
@@ -223,8 +223,10 @@ impl Unmounted {
         Self { volume, place }
     }
 
+    /// As mount(8) of Debian 12 calls its helper: without a PATH.
     fn mount(&self, options: &str) -> Command {
         let mut command = Command::new(oncefs());
+        command.env_remove("PATH");
         command.arg("mount").arg(self.volume.volume()).arg(self.place.path()).args(["-o", options]);
         command
     }

@@ -8,7 +8,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use crate::disks;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
-use crate::process::{descriptors, setup};
+use crate::process::{descriptors, programs, setup};
 
 /// By then a process has released the mount if it is ending or only looked at it for a moment, as this daemon's helper
 /// does.
@@ -149,7 +148,8 @@ fn find(target: &Path) -> Outcome<Found> {
         Some(mount) if mount.is_oncefs() => Ok(Found::Ours(mount)),
         Some(mount) => Ok(Found::Foreign(mount)),
         None => {
-            let detached = in_use::detached(target).unwrap_or_else(|| format!("{shown} is not mounted"));
+            let detached = in_use::detached(target)
+                .unwrap_or_else(|| format!("{shown} is not mounted (oncefs list shows mounts)"));
             Err(Failure::new(exit::MOUNT_FAILED, detached))
         }
     }
@@ -174,7 +174,7 @@ fn has_record(dir: &Path) -> bool {
 
 /// Runs umount(8) without its helper.
 fn hand_back(arguments: &UmountArgs) -> Outcome {
-    let mut umount = Command::new("umount");
+    let mut umount = programs::program("umount");
     umount.arg("--internal-only");
     let switches =
         [(arguments.lazy, "-l"), (arguments.force, "-f"), (arguments.read_only, "-r"), (arguments.verbose, "-v")];
@@ -208,7 +208,8 @@ fn unmount_lazily(mount: &Mount) -> Outcome {
 }
 
 fn commit(mount: &Mount) -> Outcome {
-    match Connection::open(&mount.source).or_fail_doing(exit::MOUNT_FAILED, "cannot reach the daemon")? {
+    let doing = format!("cannot reach the daemon of {}", shown(&mount.source));
+    match Connection::open(&mount.source).or_fail_doing(exit::MOUNT_FAILED, doing)? {
         Some(daemon) => daemon.ask(Request::Commit).map(drop).or_fail(exit::MOUNT_FAILED),
         None => Ok(()),
     }

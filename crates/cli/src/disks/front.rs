@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::SECTOR_BYTES;
 use super::folder::Disk;
+use crate::process::programs::program;
 
 /// What may be done through a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,14 +106,16 @@ pub fn mounted_at(device: &Path) -> io::Result<Option<PathBuf>> {
 }
 
 fn losetup() -> Command {
-    let mut command = Command::new("losetup");
+    let mut command = program("losetup");
     command.env("LC_ALL", "C");
     command
 }
 
 fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => "there is no losetup in the PATH: install the package util-linux".to_owned(),
+        io::ErrorKind::NotFound => {
+            "there is no losetup in the PATH: install the package util-linux (in Debian: mount)".to_owned()
+        }
         _ => format!("cannot run losetup: {e}"),
     })?;
     if output.status.success() {

@@ -5,5 +5,6 @@ pub mod descriptors;
 pub mod holders;
 pub mod memory;
 pub mod privileges;
+pub mod programs;
 pub mod setup;
 pub mod signals;

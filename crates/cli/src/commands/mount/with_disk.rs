@@ -2,6 +2,7 @@
 //! where it is mounted. A plain umount(8) ends all of it: the device ends with its file system's mount, and the mount
 //! out of sight ends with the last device.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -13,6 +14,7 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::mounting::options::{MountOptions, VALUED};
 use crate::names::{printable, shown};
+use crate::process::programs::program;
 
 /// What can be made on an empty disk.
 const FILE_SYSTEMS: [&str; 2] = ["ext4", "xfs"];
@@ -94,10 +96,17 @@ fn mount(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
     match device_of(&disk, name)? {
         Some(device) if request.is_remount => mount_device(&device, None, dir, request),
         Some(device) => {
-            let text = format!("the disk {name} is in use already, as {}", shown(&device));
+            let text = format!(
+                "the disk {name} is in use already, as {}: unmount what is on it, or oncefs disk detach {} {name}",
+                shown(&device),
+                shown(volume)
+            );
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
-        None if request.is_remount => Err(Failure::new(exit::MOUNT_FAILED, format!("the disk {name} is not mounted"))),
+        None if request.is_remount => {
+            let text = format!("the disk {name} is not mounted: mount it without the option remount");
+            Err(Failure::new(exit::MOUNT_FAILED, text))
+        }
         None => attach_and_mount(&disk, dir, request),
     }
 }
@@ -127,13 +136,13 @@ fn file_system_on(disk: &Disk, device: &Path, request: &DiskMount) -> Outcome<Op
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
         (Content::Nothing, Some(kind)) => {
-            call(Command::new(format!("mkfs.{kind}")).arg("-q").arg(device)).map(|()| Some(kind))
+            call(program(format!("mkfs.{kind}")).arg("-q").arg(device)).map(|()| Some(kind))
         }
     }
 }
 
 fn mount_device(device: &Path, kind: Option<&str>, dir: &Path, request: &DiskMount) -> Outcome {
-    let mut command = Command::new("mount");
+    let mut command = program("mount");
     command.args(kind.into_iter().flat_map(|kind| ["-t", kind]));
     if !request.for_file_system.is_empty() {
         command.arg("-o").arg(request.for_file_system.join(","));
@@ -145,7 +154,13 @@ fn mount_device(device: &Path, kind: Option<&str>, dir: &Path, request: &DiskMou
 fn call(command: &mut Command) -> Outcome {
     let program = PathBuf::from(command.get_program());
     let output = command.stdin(Stdio::null()).output();
-    let output = output.or_fail_doing(exit::MOUNT_FAILED, format!("cannot run {}", shown(&program)))?;
+    let output = output.map_err(|e| {
+        let way_out = match e.kind() {
+            io::ErrorKind::NotFound => " (e2fsprogs has mkfs.ext4, xfsprogs mkfs.xfs)",
+            _ => "",
+        };
+        Failure::new(exit::MOUNT_FAILED, format!("cannot run {}: {e}{way_out}", shown(&program)))
+    })?;
     if output.status.success() {
         return Ok(());
     }

@@ -57,6 +57,23 @@ fn a_volume_whose_mkfs_was_killed_says_what_to_do_and_that_helps() {
 }
 
 #[test]
+fn the_directory_of_a_volume_is_not_taken_for_its_mount_and_the_way_there_is_said() {
+    let place = Place::with_volume();
+    let (volume, mnt) = (place.volume_str(), place.mnt_str());
+    let refused = |advice: &[&str]| {
+        for command in ["explain", "defrag", "clone", "send"] {
+            let more = if command == "clone" { Some("/new") } else { None };
+            let arguments: Vec<&str> = [command, volume].into_iter().chain(more).collect();
+            oncefs(&arguments).fails(1, advice);
+        }
+        oncefs(&["snapshot", "create", volume, "one"]).fails(1, advice);
+    };
+    refused(&["is a volume that is not mounted", &format!("oncefs mount {volume} DIR")]);
+    place.mount(&[]).succeeds();
+    refused(&[&format!("is the volume that is mounted on {mnt}: give a path there")]);
+}
+
+#[test]
 fn a_device_that_a_killed_mkfs_labelled_is_taken_by_the_next_one_and_by_no_other() {
     let place = Place::new();
     let image = place.str("image");

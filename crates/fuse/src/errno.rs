@@ -27,10 +27,21 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::NotSupported => libc::EOPNOTSUPP,
         Error::Engine(oncefs_engine::Error::HostFull { .. }) => libc::ENOSPC,
         Error::Engine(error) => {
-            log::error!("{error}");
+            log::error!("{error}{}", way_out(error));
             libc::EIO
         }
     })
+}
+
+/// What an administrator does about an error that programs see as EIO.
+fn way_out(error: &oncefs_engine::Error) -> &'static str {
+    match error {
+        oncefs_engine::Error::Corrupt { .. } => {
+            " (a program got EIO: oncefs scrub names damaged files, oncefs fsck -y repairs the unmounted volume)"
+        }
+        oncefs_engine::Error::Io { .. } => " (a program got EIO: the kernel's log may say what the device lacks)",
+        _ => "",
+    }
 }
 
 /// The errno for accepted data that did not become durable.
@@ -49,6 +60,15 @@ mod tests {
     fn a_damaged_structure_is_an_input_output_error() {
         let damage = oncefs_engine::Error::corrupt("inode 7", "its checksum is wrong");
         assert_eq!(errno(&Error::from(damage)).code(), libc::EIO);
+    }
+
+    #[test]
+    fn the_log_says_what_to_do_about_damage_and_about_a_failing_device() {
+        let damage = oncefs_engine::Error::corrupt("inode 7", "its checksum is wrong");
+        assert!(way_out(&damage).contains("oncefs scrub"));
+        let failed = oncefs_engine::Error::io("reading the log", std::io::Error::from_raw_os_error(libc::EIO));
+        assert!(way_out(&failed).contains("kernel's log"));
+        assert_eq!(way_out(&oncefs_engine::Error::TooLargeForGroup), "");
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<S: Service> Gate<S> {
         };
         if let Err(error) = thread::Builder::new().name("shutdown".to_owned()).spawn(work) {
             // The reply went with the thread: dropped, it answers EIO.
-            log::error!("cannot start a thread: {error}");
+            log::error!("cannot start the thread that shuts the mount down: {error}");
         }
     }
 }

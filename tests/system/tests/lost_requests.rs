@@ -64,7 +64,7 @@ fn a_daemon_that_can_read_no_requests_ends_the_mount_and_itself_and_says_why() {
     assert!(status.code().is_some_and(|code| code != 0), "{status}");
     let said = stuck.mount.said();
     assert!(said.contains("requests can be answered no more (Input/output error"), "{said}");
-    assert!(said.contains("serving the mount ended unexpectedly: Input/output error"), "{said}");
+    assert!(said.contains(" ended unexpectedly (mount it again): Input/output error"), "{said}");
     stuck.all_calls_fail();
 }
 

@@ -131,16 +131,24 @@ fn create(CreateArgs { target, name, size, thick }: &CreateArgs) -> Outcome {
     let mount = mount_of(target, &MountOptions::default())?;
     let folder = mount.make_folder()?;
     let disk = folder.make(name).map_err(|e| match e.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Failure::new(exit::FAILED, format!("there is a disk {name} already (oncefs disk list {})", shown(target)))
-        }
+        io::ErrorKind::AlreadyExists => Failure::new(
+            exit::FAILED,
+            format!(
+                "there is a disk {name} already: choose another name (oncefs disk list {} shows all)",
+                shown(target)
+            ),
+        ),
         _ => Failure::new(exit::FAILED, format!("cannot make the disk {name}: {e}")),
     })?;
     let made = disk.file.set_len(bytes).and_then(|()| if *thick { reserve(&disk.file, bytes) } else { Ok(()) });
     made.and_then(|()| disk.file.sync_all()).map_err(|e| {
         // The disk is empty and unknown to everybody.
         let _ = folder.remove(name);
-        Failure::new(exit::FAILED, format!("cannot make the disk {name} with {size}: {e}"))
+        let way_out = match e.kind() {
+            io::ErrorKind::StorageFull if *thick => " (enlarge the volume by oncefs grow, or leave out --thick)",
+            _ => "",
+        };
+        Failure::new(exit::FAILED, format!("cannot make the disk {name} with {size}: {e}{way_out}"))
     })
 }
 
@@ -158,7 +166,7 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only }: &AttachArgs) -> Outcome {
     let disk = find(target, name)?;
     if let Some(device) = device_of(&disk, name)? {
-        let text = format!("the disk {name} is attached already, as {}", shown(&device));
+        let text = format!("the disk {name} is attached already, as {}: use that device", shown(&device));
         return Err(Failure::new(exit::FAILED, text));
     }
     let access = if *read_only || name.is_snapshot() { Access::ReadOnly } else { Access::ReadWrite };
@@ -171,7 +179,8 @@ fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only }: &AttachA
 fn detach(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
     let disk = find(target, name)?;
     let Some(device) = device_of(&disk, name)? else {
-        return Err(Failure::new(exit::FAILED, format!("the disk {name} is not attached")));
+        let text = format!("the disk {name} is not attached (oncefs disk list {} shows devices)", shown(target));
+        return Err(Failure::new(exit::FAILED, text));
     };
     let doing = || format!("cannot detach the disk {name} from {}", shown(&device));
     LoopDevices.detach(&disk, &device).or_fail_doing(exit::FAILED, doing())?;

@@ -261,8 +261,11 @@ fn check_places(task: &Task) -> Outcome {
 fn remount(dir: &Path, options: &MountOptions) -> Outcome {
     let shown = shown(dir);
     let mount = mount_table::at(dir).or_fail_doing(exit::MOUNT_FAILED, &shown)?.filter(mount_table::Mount::is_oncefs);
-    let mount = mount.ok_or_else(|| Failure::new(exit::MOUNT_FAILED, format!("{shown} is not an oncefs mount")))?;
-    let daemon = || Connection::open(&mount.source).ok().flatten().ok_or("cannot reach its daemon");
+    let mount = mount.ok_or_else(|| {
+        Failure::new(exit::MOUNT_FAILED, format!("{shown} is not an oncefs mount: mount it without the option remount"))
+    })?;
+    let daemon =
+        || Connection::open(&mount.source).ok().flatten().ok_or("cannot reach its daemon (oncefs status says why)");
     let daemon = || daemon().or_fail_doing(exit::MOUNT_FAILED, format!("cannot remount {shown}"));
     let about = daemon()?.about().or_fail(exit::MOUNT_FAILED)?;
     if about.read_only && !options.read_only() {

@@ -43,7 +43,7 @@ Policies:
   off        share nothing
   inline     share while writing, and the rest out of line, as the mount's settings say
   later      only out of line, when the mount is idle
-  selective  out of line, by use: new files never, files read in sequence only in long runs
+  selective  out of line, by use: not as long as a file is new, in long runs if it is read in sequence
   run=N      as inline, but only runs of at least N blocks, 1 to 256
   slowdown=N as inline, as far as reading becomes at most N % slower for it; slowdown=none: however slow
   none       no policy: follow the mount's settings

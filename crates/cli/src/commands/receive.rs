@@ -77,7 +77,8 @@ pub fn run(arguments: &ReceiveArgs) -> Outcome {
     let target = Target { arguments, dir, daemon };
     let state = State::open(&target.dir, &arguments.name).or_fail_doing(exit::FAILED, target.failed())?;
     if arguments.discard {
-        return state.remove().or_fail_doing(exit::FAILED, "cannot remove what was received");
+        let doing = format!("cannot remove what has arrived of {}", target.path());
+        return state.remove().or_fail_doing(exit::FAILED, doing);
     }
     let outcome = if arguments.token { target.say_token(&state) } else { target.receive(&state) };
     if outcome.is_err() && matches!(state.token(), Ok(None)) {
@@ -101,13 +102,16 @@ impl Target<'_> {
     }
 
     fn say_token(&self, state: &State) -> Outcome {
-        match state.token().or_fail_doing(exit::FAILED, "cannot read the token")? {
+        match state.token().or_fail_doing(exit::FAILED, format!("cannot read the token of {}", self.path()))? {
             Some(token) => {
                 say!("{token}");
                 Ok(())
             }
             None => {
-                let text = format!("no receive of {} was interrupted, or nothing of it had arrived", self.path());
+                let text = format!(
+                    "no receive of {} was interrupted, or nothing of it had arrived: send all of it",
+                    self.path()
+                );
                 Err(Failure::new(exit::FAILED, text))
             }
         }
@@ -115,7 +119,7 @@ impl Target<'_> {
 
     fn receive(&self, state: &State) -> Outcome {
         if self.dir.held.status_of(&self.arguments.name).is_ok() {
-            return self.refuse("it exists");
+            return self.refuse("it exists: give another name, or move it away");
         }
         if io::stdin().is_terminal() {
             return self
@@ -142,7 +146,9 @@ impl Target<'_> {
                 "a part of it has arrived before: send the rest (oncefs send --resume, with the token that --token \
                  prints), or give it up with --discard",
             ),
-            (Some(_), None) => self.refuse("the stream is the rest of another one, of which nothing is here"),
+            (Some(_), None) => self.refuse(
+                "the stream is the rest of another one, of which nothing is here: send all of it, without --resume",
+            ),
             (Some(position), Some(saved))
                 if saved.position == *position && saved.source == header.source && saved.older == header.older =>
             {
@@ -161,7 +167,11 @@ impl Target<'_> {
             let older = InMount::find(path, "give a directory in one")?;
             return match older.mount.dir == self.dir.mount.dir {
                 true => Ok(older.held),
-                false => self.refuse(format!("{} is in another mount", shown(path))),
+                false => self.refuse(format!(
+                    "{} is in another mount: give the older directory in {}",
+                    shown(path),
+                    shown(&self.dir.mount.dir)
+                )),
             };
         }
         let found = received_in(&self.dir.held, identity).or_fail_doing(exit::FAILED, self.failed())?;
@@ -232,7 +242,8 @@ impl<In: io::Read> Receiving<'_, In> {
         let Some(position) = tree.position() else { return Ok(false) };
         self.target.sync()?;
         let saved = self.state.save(&self.header, position);
-        saved.or_fail_doing(exit::FAILED, "cannot save how far the stream has arrived").map(|()| true)
+        let doing = format!("cannot save how much of {} has arrived", self.target.path());
+        saved.or_fail_doing(exit::FAILED, doing).map(|()| true)
     }
 
     fn broken_off(&mut self, tree: &Tree, why: &str) -> Failure {
@@ -255,7 +266,8 @@ impl<In: io::Read> Receiving<'_, In> {
         target.sync()?;
         let named = self.state.give_name(&target.dir.held, OsStr::new(&target.arguments.name));
         named.or_fail_doing(exit::FAILED, target.failed())?;
-        self.state.remove().or_fail_doing(exit::FAILED, "cannot remove what is left of the receive")?;
+        let doing = format!("{} is complete, but its folder in .oncefs/receive cannot be removed", target.path());
+        self.state.remove().or_fail_doing(exit::FAILED, doing)?;
         target.daemon.ask::<()>(Request::Commit)?;
         let totals = self.reader.totals();
         let (data, shared) = (Size(totals.data_bytes), Size(totals.shared_bytes));

@@ -83,7 +83,7 @@ fn find<'a>(daemon: &Daemon, snapshot: &'a Snapshot) -> Outcome<Facts<'a>> {
         let text = format!("{} is mounted where this command cannot see it", shown(&snapshot.volume));
         return Err(Failure::new(exit::FAILED, text));
     };
-    let top = InMount::find(mount, "give one")?;
+    let top = InMount::find(mount, "give the mount (oncefs list shows all)")?;
     let mut collected = Collected::of(daemon, top, snapshot.held_bytes())?;
     let sharing = partners::find(daemon, std::mem::take(&mut collected.sharing).files())?;
     let fragmentation = Fragmentation::read(daemon)?;

@@ -227,9 +227,10 @@ fn described(status: &ScrubStatus, damage: &Damage) -> String {
 
 fn found(status: &ScrubStatus) -> String {
     let of_records = status.record_files.mended.len() + status.record_files.left.len();
+    let of_table = status.unknown.blocks + status.passed_over.len() as u64;
     match status.blocks_bad_found {
-        0 if of_records > 0 => "no block is newly damaged".to_owned(),
-        0 => "no new damage".to_owned(),
+        0 if of_records as u64 + status.blocks_bad + of_table > 0 => "no block is newly damaged".to_owned(),
+        0 => "no damage".to_owned(),
         1 => "1 block is damaged".to_owned(),
         found => format!("{found} blocks are damaged"),
     }
@@ -279,6 +280,7 @@ mod tests {
         assert_eq!((code(&table), code(&other)), (4, 4));
         let text = described(&table, &Damage { complete: true, ..Damage::default() });
         assert!(text.contains("blocks 16 to 31") && text.contains("oncefs fsck -y"), "{text}");
+        assert!(!text.contains("no damage"), "{text}");
     }
 
     #[test]
@@ -290,9 +292,18 @@ mod tests {
             (code(&status), described(&status, &Damage { complete: true, ..Damage::default() }))
         };
         let (code, text) = told(&["file 7"], &[]);
-        assert!(code == 3 && text.contains("repaired: file 7") && !text.contains("no new damage"), "{code}: {text}");
+        assert!(code == 3 && text.contains("repaired: file 7") && !text.contains("no damage"), "{code}: {text}");
         let (code, text) = told(&["file 7"], &["file 8"]);
         assert!(code == 4 && text.contains("damaged: file 8") && text.contains("oncefs fsck -p"), "{code}: {text}");
+    }
+
+    #[test]
+    fn no_damage_is_said_only_where_none_is_known() {
+        let told =
+            |bad, lost| described(&status("finished", 0, bad, lost), &Damage { complete: true, ..Damage::default() });
+        assert_eq!(told(0, 0), "scrubbed 160 KiB: no damage\n");
+        let known = told(1, 1);
+        assert!(known.starts_with("scrubbed 160 KiB: no block is newly damaged\nbad blocks: 1"), "{known}");
     }
 
     #[test]

@@ -87,15 +87,23 @@ impl Daemon {
                 Failure::new(exit::FAILED, text)
             }
         })?;
-        let answer = connection.ask(request).map_err(|why| self.writable_first(why)).or_fail(exit::FAILED)?;
-        serde_json::from_value(answer).or_fail_doing(exit::FAILED, "cannot understand the daemon's answer")
+        let answer = connection.ask(request).map_err(|why| self.with_way_out(why)).or_fail(exit::FAILED)?;
+        let doing = || {
+            let volume = shown(&self.volume);
+            format!("the daemon of {volume} has another version (mount it again, or use the oncefs that mounted it)")
+        };
+        serde_json::from_value(answer).or_fail_doing(exit::FAILED, doing())
     }
 
-    /// The engine says "opened read-only"; this says what to do.
-    fn writable_first(&self, why: String) -> String {
-        match why.contains("it was opened read-only") {
-            true => format!("{} is mounted read-only: unmount it, and mount it without ro", shown(&self.volume)),
-            false => why,
+    /// The engine says "opened read-only" or "no space left"; this says what to do.
+    fn with_way_out(&self, why: String) -> String {
+        let volume = shown(&self.volume);
+        if why.contains("it was opened read-only") {
+            format!("{volume} is mounted read-only: unmount it, and mount it without ro")
+        } else if why.ends_with("no space left") {
+            format!("{why} in {volume}: delete something, or enlarge it (oncefs grow {volume} +SIZE)")
+        } else {
+            why
         }
     }
 

@@ -171,7 +171,7 @@ impl OpenVolume {
 
     fn dedup(&self, command: DedupCommand) -> Result<Value, String> {
         if self.read_only {
-            return Err("the volume is mounted read-only: it cannot be deduplicated".into());
+            return Err(Error::ReadOnly("it was opened read-only".to_owned()).to_string());
         }
         self.file_system.store().dedup(command);
         Ok(Value::Null)

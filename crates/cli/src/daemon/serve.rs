@@ -91,7 +91,7 @@ fn background_task(arguments: ServeArgs) -> Outcome<Task> {
 fn start_log(target: &logging::Target, task: &Task) -> Outcome {
     let file = task.options.log_file.as_deref().map(shown).unwrap_or_default();
     logging::start(target, task.options.log_level)
-        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot open the log {file}"))
+        .or_fail_doing(exit::MOUNT_SYSTEM, format!("cannot open the log {file} (-o logfile=FILE names another)"))
 }
 
 fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
@@ -101,7 +101,7 @@ fn serve(task: &Task, ready: impl FnOnce() -> std::io::Result<()>) -> Outcome {
     memory::bound_allocator(budget.memory_bytes_max);
     let connection = oncefs_fuse::open_device().or_fail(exit::MOUNT_FAILED)?;
     let mounter = Mounter::start(mount_spec(task), &connection, task.options.until_idle);
-    let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a process")?);
+    let mounter = Arc::new(mounter.or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the process that mounts")?);
     let knob_lock = KnobLock::open()
         .inspect_err(|e| log::warn!("the kernel's knobs for FUSE stay as they are, and rings may be missing: {e}"))
         .ok();
@@ -169,7 +169,8 @@ fn serve_unprivileged(
     let closed = daemon.close();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
     say_what_calls_cost();
-    served.or_fail_doing(exit::MOUNT_FAILED, "serving the mount ended unexpectedly")?;
+    let doing = format!("serving {} ended unexpectedly (mount it again)", shown(&task.dir));
+    served.or_fail_doing(exit::MOUNT_FAILED, doing)?;
     closed.or_fail(exit::MOUNT_FAILED)
 }
 

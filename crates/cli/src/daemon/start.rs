@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::logging;
 use super::serve::READY;
 use super::task::Task;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::names::shown;
 use crate::process::descriptors;
 
 /// If opening a volume takes longer than this, say so.
@@ -29,13 +31,13 @@ pub fn in_background(task: &Task) -> Outcome {
     daemon.env_clear().envs(std::env::vars_os().filter(|(name, _)| DAEMON_VARIABLES.iter().any(|kept| name == kept)));
     daemon.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let daemon = daemon.spawn().or_fail_doing(exit::MOUNT_SYSTEM, "cannot start the daemon")?;
-    await_ready(daemon)
+    await_ready(daemon, &task.volume)
 }
 
-fn await_ready(mut daemon: Child) -> Outcome {
+fn await_ready(mut daemon: Child, volume: &Path) -> Outcome {
     let pipe = daemon.stdout.take().expect("stdout was asked to be a pipe");
     if !descriptors::await_readable(pipe.as_fd(), Some(QUIET)) {
-        tell!("oncefs: opening the volume takes longer than usual");
+        tell!("oncefs: opening the volume {} takes longer than usual: still waiting", shown(volume));
     }
     let mut word = String::new();
     BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot read from the daemon")?;

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::Store;
+use oncefs_toolbox::sizes::exact;
 
 use super::{Disk, DiskName, Folder, Front, LoopDevices, SECTOR_BYTES, lock};
 use crate::control::target::{Daemon, Target};
@@ -127,11 +128,12 @@ pub fn cannot(what: &str, path: &Path) -> String {
 /// Refuses sizes that a device with sectors of 4 KiB cannot have.
 pub fn whole_sectors(bytes: u64) -> Outcome<u64> {
     let text = if bytes < DISK_BYTES_MIN {
-        format!("a disk has at least {}", Size(DISK_BYTES_MIN))
+        format!("{} is too small for a disk: give at least {}", Size(bytes), Size(DISK_BYTES_MIN))
     } else if !bytes.is_multiple_of(SECTOR_BYTES) {
-        format!("the size of a disk is a multiple of {}", Size(SECTOR_BYTES))
+        let next = exact(bytes / SECTOR_BYTES * SECTOR_BYTES);
+        format!("{} is no multiple of {}: give {next}, for instance", exact(bytes), Size(SECTOR_BYTES))
     } else if i64::try_from(bytes).is_err() {
-        "no file is that large".to_owned()
+        format!("no file is as large as {}: give a smaller size", Size(bytes))
     } else {
         return Ok(bytes);
     };

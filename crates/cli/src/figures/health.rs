@@ -127,7 +127,10 @@ fn damage(snapshot: &Snapshot) -> Option<Finding> {
         (0, true) => {
             format!("metadata is damaged: see oncefs scrub {place} --status, then unmount and run oncefs fsck -y")
         }
-        (bad, _) => format!("{} of data are damaged: see oncefs scrub {place} --status", Size(bad)),
+        (bad, false) if scrub.blocks_lost == 0 => {
+            format!("{} of damaged data have a sound copy: oncefs scrub {place} puts it in their place", Size(bad))
+        }
+        (bad, _) => format!("{} of data are damaged: oncefs scrub {place} --status names the files", Size(bad)),
     };
     Some(Finding::new(Cause::Damage, message))
 }
@@ -204,6 +207,11 @@ mod tests {
     fn each_cause_is_found_by_itself() {
         let mut damaged = well();
         damaged.report.space.insert("bad_bytes".to_owned(), 4096);
+        damaged.scrub.blocks_lost = 1;
+        let mut repaired = damaged.clone();
+        repaired.scrub.blocks_lost = 0;
+        let text = line(&findings(&repaired, &Limits::default()));
+        assert!(text.contains("oncefs scrub /mnt puts it in their place"), "{text}");
         let mut passed_over = well();
         passed_over.scrub.passed_over.push("a record is damaged".to_owned());
         let read_only = Snapshot { read_only_because: Some("the log failed".to_owned()), ..well() };
@@ -214,6 +222,7 @@ mod tests {
         behind.worker.skipped_blocks = (3 * GIB + 4096) / 4096;
         for (snapshot, cause) in [
             (damaged, Cause::Damage),
+            (repaired, Cause::Damage),
             (passed_over, Cause::Damage),
             (read_only, Cause::ReadOnly),
             (full, Cause::NearlyFull),

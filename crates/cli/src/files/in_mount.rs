@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use oncefs_engine::Store;
+
 use super::held::Held;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
@@ -29,9 +31,8 @@ pub struct InMount {
 impl InMount {
     /// Finds it. Refuses a path outside all mounted volumes, with the advice `give`.
     pub fn find(path: &Path, give: &str) -> Outcome<Self> {
-        let (mount, below) = entry(path).or_fail_doing(exit::FAILED, shown(path))?.ok_or_else(|| {
-            Failure::new(exit::FAILED, format!("{} is not in a mounted oncefs volume: {give}", shown(path)))
-        })?;
+        let found = entry(path).or_fail_doing(exit::FAILED, shown(path))?;
+        let (mount, below) = found.ok_or_else(|| outside(path, give))?;
         Self::open(mount, &below).map_err(|error| refused(path, &error))
     }
 
@@ -54,6 +55,20 @@ impl InMount {
 
 fn names_of(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().map(Component::as_os_str)
+}
+
+/// Refuses a path outside all mounts. The directory of a volume is easily taken for its mount.
+fn outside(path: &Path, give: &str) -> Failure {
+    let real = mount_table::resolve(path).unwrap_or_else(|_| path.to_owned());
+    let (path, mount) = (shown(path), mount_table::of_volume(&real).ok().flatten());
+    let advice = match mount.map(|mount| shown(&mount.dir)) {
+        Some(dir) => format!("it is the volume that is mounted on {dir}: give a path there, such as {dir}"),
+        None if Store::profile_of(&real).is_ok() => {
+            format!("it is a volume that is not mounted: mount it (oncefs mount {path} DIR), and give a path in DIR")
+        }
+        None => give.to_owned(),
+    };
+    Failure::new(exit::FAILED, format!("{path} is not in a mounted oncefs volume: {advice}"))
 }
 
 fn refused(path: &Path, error: &io::Error) -> Failure {

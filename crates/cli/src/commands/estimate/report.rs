@@ -122,7 +122,7 @@ impl Report {
             let (hints, found) = (Size(memory.bytes).to_string(), format!("{:.1} %", memory.found_percent));
             table.row(vec![hints, found, words.to_owned()]);
         }
-        let head = "By memory for hints; what is missed, the worker finds where hints are kept on disk:\n";
+        let head = "By memory for hints. The worker finds later what is missed, if hints are kept on disk too:\n";
         if memories.is_empty() { String::new() } else { head.to_owned() + &table.plain() }
     }
 
@@ -138,14 +138,15 @@ impl Report {
         }
         let shares = self.estimate.file_shares.iter().map(|share| {
             let files = if share.files == 1 { "file" } else { "files" };
-            format!("{} % in {} {files} ({:.1} %)", share.duplicates_percent, share.files, share.files_percent)
+            let (part, percent) = (share.duplicates_percent, share.files_percent);
+            format!("{part} % of the duplicates are in {} {files} ({percent:.1} % of all)", share.files)
         });
-        let shares = shares.collect::<Vec<_>>().join(", ");
+        let shares = shares.map(|line| line + "\n").collect::<String>();
         let mut files = Table::of([Column::right(9), Column::left(0)]);
         for file in &self.largest_files {
             files.row(vec![Size(file.duplicate_bytes).to_string(), shown(&file.path).to_string()]);
         }
-        format!("{}\nOf the duplicates are {shares}; most in:\n{}", runs.plain(), files.plain())
+        format!("{}\n{shares}Most of them are in:\n{}", runs.plain(), files.plain())
     }
 
     fn by_compression(&self) -> String {
@@ -301,7 +302,9 @@ mod tests {
             "desktop 3.91 MiB 50.0 % while a file reads at most 100 % slower",
             "256 to 4095 1 100.0 %",
             "1.00 MiB of hints find all of them while they are written",
-            "Of the duplicates are 50 % in 1 file (50.0 %), 90 % in 1 file (50.0 %), 99 % in 1 file (50.0 %); most in:",
+            "50 % of the duplicates are in 1 file (50.0 % of all)",
+            "99 % of the duplicates are in 1 file (50.0 % of all)",
+            "Most of them are in:",
             "3.91 MiB \"/file 1\"",
         ] {
             assert!(lines.iter().any(|other| other == line), "no line '{line}' in\n{text}");

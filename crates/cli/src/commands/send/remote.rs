@@ -38,7 +38,10 @@ impl Destination<'_> {
         let output = output.or_fail_doing(exit::FAILED, format!("cannot run {}", self.shell))?;
         let text = std::str::from_utf8(&output.stdout).unwrap_or_default();
         match output.status.success() {
-            true => text.trim().parse().map(Some).or_fail_doing(exit::FAILED, "the other side has another oncefs"),
+            true => text.trim().parse().map(Some).or_fail_doing(
+                exit::FAILED,
+                format!("{} answers with no token: install the same version of oncefs there", shown(self.host)),
+            ),
             false => Ok(None),
         }
     }
@@ -64,7 +67,8 @@ impl Destination<'_> {
         let mut words = self.shell.split_whitespace();
         let program = words.next().unwrap_or_default();
         if program.is_empty() || self.host.is_empty() || self.host.as_bytes().starts_with(b"-") {
-            return Err(Failure::new(exit::USAGE, "--to and --rsh need a host and a program"));
+            let text = "--to needs a host, and --rsh a program: see oncefs send --help";
+            return Err(Failure::new(exit::USAGE, text));
         }
         let mut line = OsString::from("oncefs receive");
         for word in options.iter().copied().chain([OsStr::new("--"), dir.as_os_str(), name]) {
@@ -80,7 +84,7 @@ impl Destination<'_> {
 impl Remote {
     /// Waits until everything that was sent is durable there. `sent`: the outcome on this side, with the input closed.
     pub fn end<T>(mut self, sent: Outcome<T>) -> Outcome<T> {
-        let status = self.child.wait().or_fail_doing(exit::FAILED, "cannot wait for the receiver")?;
+        let status = self.child.wait().or_fail_doing(exit::FAILED, format!("cannot wait for {}", shown(&self.host)))?;
         match (status.success(), sent) {
             (true, sent) => sent,
             (false, Ok(_)) => {

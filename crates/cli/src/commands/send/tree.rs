@@ -13,7 +13,7 @@ use super::body::Body;
 use super::older::OlderTree;
 use super::outgoing::Outgoing;
 use super::resume::{Left, left_of};
-use crate::failure::{OrFail, Outcome, exit};
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::files::attributes;
 use crate::files::held::{Entry, Held};
 use crate::files::reserved;
@@ -125,7 +125,8 @@ impl<'a> Sender<'a> {
 
     /// Sends an entry. Returns a directory, whose entries follow.
     fn entry(&mut self, name: &OsStr, held: Held, has_arrived: bool) -> Outcome<Option<Directory>> {
-        let name = Name::new(name.as_bytes()).or_fail_doing(exit::FAILED, "the mount has an impossible name")?;
+        let doing = || format!("cannot send {}", shown(&self.outgoing.shown_path().join(name)));
+        let name = Name::new(name.as_bytes()).map_err(|e| Failure::new(exit::FAILED, format!("{}: {e}", doing())))?;
         self.outgoing.path.push(name.clone());
         let left = if has_arrived {
             Left::Nothing

@@ -71,7 +71,8 @@ pub fn run(CreateArgs { target, name, keep }: &CreateArgs) -> Outcome {
 
 /// Removes the oldest snapshots of a series.
 fn remove_old(daemon: &Daemon, folder: &Folder, name: &SnapshotName, keep: usize) -> Outcome {
-    let all = folder.all().or_fail_doing(exit::FAILED, "cannot list the snapshots to remove old ones")?;
+    let doing = || format!("{name} is made, but old snapshots cannot be listed for --keep");
+    let all = folder.all().or_fail_doing(exit::FAILED, doing())?;
     for old in surplus(&all, name.as_str(), keep) {
         remove(daemon, folder, &old.name)?;
         say!("removed the snapshot {}", shown(&old.name));

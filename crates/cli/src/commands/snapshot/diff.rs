@@ -59,9 +59,10 @@ struct Pair {
 pub fn run(arguments: &DiffArgs) -> Outcome {
     let inside = InMount::find(&arguments.target, "give any path inside one")?;
     let daemon = Daemon::of(&inside.mount)?;
-    let folder = Folder::open(&inside.mount).or_fail_doing(exit::FAILED, "cannot read the snapshots")?;
+    let cannot = || format!("cannot list the snapshots of {}", shown(&inside.mount.dir));
+    let folder = Folder::open(&inside.mount).or_fail_doing(exit::FAILED, cannot())?;
     let all = folder.as_ref().map_or_else(|| Ok(Vec::new()), Folder::all);
-    let all = all.or_fail_doing(exit::FAILED, "cannot list the snapshots")?;
+    let all = all.or_fail_doing(exit::FAILED, cannot())?;
     let find = |name: &SnapshotName| {
         let found = all.iter().find(|snapshot| snapshot.name == name.as_str());
         found.zip(folder.as_ref()).map(|(found, folder)| (found, folder.path_of(name.as_path()))).ok_or_else(|| {

@@ -140,8 +140,12 @@ impl Kernel {
     fn serving(file_system: &Arc<FileSystem>, dir: &Path) -> Self {
         let (ours, theirs) = connection();
         let mut kernel = Self(fs::File::from(ours));
-        let config =
-            AdapterConfig { request_bytes_max: REQUEST_BYTES_MAX, gauge: Arc::default(), flags: Arc::default() };
+        let config = AdapterConfig {
+            request_bytes_max: REQUEST_BYTES_MAX,
+            gauge: Arc::default(),
+            flags: Arc::default(),
+            patience: Arc::default(),
+        };
         let adapter = Adapter::new(file_system.clone(), config);
         let transport = Settings { transport: Transport::Classic, threads: 1, ring_bytes_max: 0 };
         let spec =

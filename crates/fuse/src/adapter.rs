@@ -22,6 +22,7 @@ mod xattrs;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use oncefs_fs::{Attributes, Error, FileSystem, Ino, Result};
 use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service, flags::init};
@@ -31,6 +32,7 @@ use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
 use crate::mount_flags::MountFlags;
+use crate::patience::Patience;
 use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_entry};
 use crate::request_memory;
@@ -46,6 +48,8 @@ pub struct AdapterConfig {
     pub gauge: Arc<RoomGauge>,
     /// Which changes have to be durable before they return.
     pub flags: Arc<MountFlags>,
+    /// Files whose writes wait for room on a full volume.
+    pub patience: Arc<Patience>,
 }
 
 /// Answers the kernel's requests from a file system.
@@ -137,6 +141,13 @@ impl Adapter {
     /// A place for a request that waits for room and keeps `bytes` bytes meanwhile.
     fn place(&self, bytes: usize) -> Option<Place> {
         self.room_maker.as_ref()?.place(bytes)
+    }
+
+    /// A place for a write of `bytes` bytes. A write of a disk that must not wait for long waits like one of any file.
+    fn place_for_write(&self, ino: Ino, bytes: usize) -> Option<Place> {
+        let room_maker = self.room_maker.as_ref()?;
+        let wait = self.config.patience.begin(ino, Instant::now());
+        wait.and_then(|wait| room_maker.place_for_disk(bytes, wait)).or_else(|| room_maker.place(bytes))
     }
 
     fn wait_for_room<T>(

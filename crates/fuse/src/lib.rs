@@ -10,6 +10,7 @@ mod init;
 mod inode_counts;
 mod kernel_cache;
 mod mount_flags;
+mod patience;
 mod privileges;
 mod reply;
 mod request_memory;
@@ -27,6 +28,7 @@ pub use oncefs_transport::{
     AbortSwitch, KnobLock, MountId, MountSpec, Mounted, Plan, Settings, Transport, attach, detach_own, open_device,
     open_own, remount, unmount, unmount_own,
 };
+pub use patience::Patience;
 pub use request_memory::most_bytes;
 pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
 pub use session::{HeldMount, MOUNT_TYPE, Session, SessionSpec};

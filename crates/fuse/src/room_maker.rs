@@ -11,22 +11,39 @@ use std::time::{Duration, Instant};
 use oncefs_fs::{Error, FileSystem, Result, Room};
 use oncefs_transport::may_be_late;
 
+use crate::patience::{REQUESTS_MAX, Wait};
+
 /// How long a request waits while deleted files are being freed, and how long if that is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
 const WHILE_PERHAPS: Duration = Duration::from_millis(500);
-/// How often room is made while requests wait.
+/// How often room is made while requests wait, ...
 const ROOM_EVERY: Duration = Duration::from_millis(50);
+/// ... and how often if none is to be expected, for writes of disks.
+const ROOM_OF_OTHERS_EVERY: Duration = Duration::from_millis(250);
 const _: () = assert!(ROOM_EVERY.as_millis() < WHILE_PERHAPS.as_millis());
 
-/// Bound on the memory of all waiting requests: the bytes that they would write, ...
+/// Bound on the memory of waiting requests: the bytes that they would write, ...
 const WAITING_BYTES_MAX: usize = 16 << 20;
 /// ... and the overhead of each.
 const WAITER_BYTES: usize = 4096;
+/// As much for writes of disks, which are a MiB at most.
+const DISKS_BYTES_MAX: usize = REQUESTS_MAX * ((1 << 20) + WAITER_BYTES);
 
 /// A request's share of the memory of waiting requests. Dropping it frees it for others.
 pub(crate) struct Place {
     bytes: usize,
     taken: Arc<AtomicUsize>,
+    /// Of a write of a disk.
+    wait: Option<Wait>,
+}
+
+impl Place {
+    /// The request is about to be answered.
+    fn end(mut self, has_found_room: bool) {
+        if let Some(wait) = self.wait.take() {
+            wait.end(has_found_room);
+        }
+    }
 }
 
 impl Drop for Place {
@@ -38,6 +55,8 @@ impl Drop for Place {
 /// A request that found no room.
 struct Waiter {
     since: Instant,
+    /// It waits so long though no room is to be expected.
+    until: Option<Instant>,
     /// Tries it again. False: there is still no room and the request may wait on. True: it has replied.
     try_again: Box<dyn FnMut(bool) -> bool + Send>,
 }
@@ -47,8 +66,10 @@ struct Waiter {
 pub(crate) struct RoomMaker {
     /// Bounded by the places given out.
     waiters: Sender<Waiter>,
-    /// Bytes of all places given out.
+    /// Bytes of all places given out, ...
     taken: Arc<AtomicUsize>,
+    /// ... and of those for writes of disks.
+    taken_by_disks: Arc<AtomicUsize>,
 }
 
 impl RoomMaker {
@@ -60,16 +81,27 @@ impl RoomMaker {
     fn start_with(make_room: impl FnMut() -> Room + Send + 'static) -> io::Result<Self> {
         let (waiters, received) = channel();
         thread::Builder::new().name("room-maker".to_owned()).spawn(move || serve(&received, make_room))?;
-        Ok(Self { waiters, taken: Arc::default() })
+        Ok(Self { waiters, taken: Arc::default(), taken_by_disks: Arc::default() })
     }
 
     /// A place for the present request, which keeps `bytes` bytes. None: the waiting requests already take too much, or
     /// this request must not wait, because the requests that make room for it come through the same queue.
     pub(crate) fn place(&self, bytes: usize) -> Option<Place> {
+        Self::place_of(&self.taken, WAITING_BYTES_MAX, bytes)
+    }
+
+    /// As [`RoomMaker::place`], for a write of a disk.
+    pub(crate) fn place_for_disk(&self, bytes: usize, wait: Wait) -> Option<Place> {
+        let mut place = Self::place_of(&self.taken_by_disks, DISKS_BYTES_MAX, bytes)?;
+        place.wait = Some(wait);
+        Some(place)
+    }
+
+    fn place_of(taken: &Arc<AtomicUsize>, bytes_max: usize, bytes: usize) -> Option<Place> {
         let bytes = bytes + WAITER_BYTES;
-        let more = |taken: usize| (taken + bytes <= WAITING_BYTES_MAX).then_some(taken + bytes);
-        let is_free = may_be_late() && self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        is_free.then(|| Place { bytes, taken: self.taken.clone() })
+        let more = |taken: usize| (taken + bytes <= bytes_max).then_some(taken + bytes);
+        let is_free = may_be_late() && taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        is_free.then(|| Place { bytes, taken: taken.clone(), wait: None })
     }
 
     /// Makes room, retries a request that found none, and then replies.
@@ -79,26 +111,29 @@ impl RoomMaker {
         again: impl Fn() -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
+        let until = place.wait.as_ref().map(|wait| wait.until);
         let mut reply = Some((reply, place));
         let try_again = move |may_wait: bool| match again() {
             Err(Error::NoSpace) if may_wait => false,
             result => {
-                if let Some((reply, _place)) = reply.take() {
+                if let Some((reply, place)) = reply.take() {
+                    place.end(!matches!(result, Err(Error::NoSpace)));
                     reply(result);
                 }
                 true
             }
         };
         // The thread receives as long as `self` lives. If it were gone, dropping the waiter's reply would answer EIO.
-        let _ = self.waiters.send(Waiter { since: Instant::now(), try_again: Box::new(try_again) });
+        let _ = self.waiters.send(Waiter { since: Instant::now(), until, try_again: Box::new(try_again) });
     }
 }
 
 /// Makes room for all waiting requests, lets each of them try, and begins again.
 fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room) {
     let mut waiting: Vec<Waiter> = Vec::new();
+    let mut every = ROOM_EVERY;
     loop {
-        let is_open = take_in(received, &mut waiting);
+        let is_open = take_in(received, &mut waiting, every);
         if waiting.is_empty() && !is_open {
             return;
         }
@@ -107,17 +142,22 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room) {
             Room::Perhaps => WHILE_PERHAPS,
             Room::None => Duration::ZERO,
         };
-        // Retried even if no room was made: another thread may have made some just before.
-        waiting.retain_mut(|waiter| !(waiter.try_again)(waiter.since.elapsed() < patience));
+        every = if patience.is_zero() { ROOM_OF_OTHERS_EVERY } else { ROOM_EVERY };
+        // Retried even if no room was made: another thread may have made some just before. When the mount ends, nothing
+        // makes room that has not begun.
+        waiting.retain_mut(|waiter| {
+            let is_patient = is_open && waiter.until.is_some_and(|until| Instant::now() < until);
+            !(waiter.try_again)(is_patient || waiter.since.elapsed() < patience)
+        });
     }
 }
 
 /// Receives new requests. Blocks without limit if none is waiting, otherwise at most until room is due. False: the
 /// sender is gone.
-fn take_in(received: &Receiver<Waiter>, waiting: &mut Vec<Waiter>) -> bool {
+fn take_in(received: &Receiver<Waiter>, waiting: &mut Vec<Waiter>, every: Duration) -> bool {
     let first = match waiting.is_empty() {
         true => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
-        false => received.recv_timeout(ROOM_EVERY),
+        false => received.recv_timeout(every),
     };
     if matches!(first, Err(RecvTimeoutError::Disconnected)) && !waiting.is_empty() {
         thread::sleep(ROOM_EVERY);
@@ -132,7 +172,10 @@ fn take_in(received: &Receiver<Waiter>, waiting: &mut Vec<Waiter>) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
+    use oncefs_fs::Ino;
+
     use super::*;
+    use crate::patience::Patience;
 
     /// Requests that find room when `is_room`; each sends its number and whether it found some.
     fn send(room_maker: &RoomMaker, requests: usize, is_room: &Arc<AtomicBool>) -> Receiver<(usize, bool)> {
@@ -210,5 +253,44 @@ mod tests {
             send(&room_maker, 3, &Arc::default()).iter().collect::<Vec<_>>(),
             [(0, false), (1, false), (2, false)]
         );
+    }
+
+    #[test]
+    fn a_write_of_a_disk_waits_where_no_room_is_to_be_expected_until_some_comes_or_the_mount_ends() {
+        let room_maker = RoomMaker::start_with(|| Room::None).unwrap();
+        let patience = Arc::new(Patience::default());
+        let disk = Ino(7);
+        patience.set(disk, Duration::from_secs(1 << 30));
+        let (told, replies) = channel();
+        let is_room = Arc::new(AtomicBool::new(false));
+        let send = |number: usize, place: Place| {
+            let (told, is_room) = (told.clone(), is_room.clone());
+            // Room for the first only.
+            let again = move || if number == 0 && is_room.load(SeqCst) { Ok(()) } else { Err(Error::NoSpace) };
+            room_maker.try_again(place, again, move |result| told.send((number, result.is_ok())).unwrap());
+        };
+        for number in [0, 1] {
+            send(number, room_maker.place_for_disk(0, patience.begin(disk, Instant::now()).unwrap()).unwrap());
+        }
+        send(9, room_maker.place(0).unwrap());
+        assert_eq!(replies.recv(), Ok((9, false)), "a request of another file does not wait with them");
+        assert_eq!(patience.waiting(), [(disk, 2)]);
+        is_room.store(true, SeqCst);
+        assert_eq!(replies.recv(), Ok((0, true)));
+        drop(room_maker);
+        assert_eq!(replies.recv(), Ok((1, false)), "the mount ends");
+        assert_eq!(patience.waiting(), []);
+    }
+
+    #[test]
+    fn a_write_of_a_disk_whose_time_is_over_is_tried_once_more_and_fails() {
+        let room_maker = RoomMaker::start_with(|| Room::None).unwrap();
+        let patience = Arc::new(Patience::default());
+        patience.set(Ino(7), Duration::from_nanos(1));
+        let wait = patience.begin(Ino(7), Instant::now()).unwrap();
+        let (told, replies) = channel();
+        let place = room_maker.place_for_disk(0, wait).unwrap();
+        room_maker.try_again(place, || Err::<(), _>(Error::NoSpace), move |result| told.send(result.is_ok()).unwrap());
+        assert_eq!(replies.recv(), Ok(false));
     }
 }

@@ -67,7 +67,8 @@ impl Mounted {
         let connection = open_device().unwrap();
         let other = connection.try_clone().unwrap();
         let (gauge, flags): (Arc<RoomGauge>, Arc<MountFlags>) = Default::default();
-        let config = AdapterConfig { request_bytes_max, gauge: gauge.clone(), flags: flags.clone() };
+        let config =
+            AdapterConfig { request_bytes_max, gauge: gauge.clone(), flags: flags.clone(), patience: Arc::default() };
         let adapter = Adapter::new(file_system.clone(), config);
         let mount = MountSpec { source: volume, dir, kind: MOUNT_TYPE, kernel_flags: 0 };
         let session = Session::mount(adapter, connection, &spec, || attach(other.as_fd(), &mount)).unwrap();

@@ -173,7 +173,7 @@ fn start_ring_threads(server: &Arc<Server>, plan: Plan, workers: &mut Workers) -
 /// CPUs.
 fn posts(plan: &Plan, allowed: &[usize], workers: &Workers) -> io::Result<Vec<Post>> {
     let queues = plan.threads.iter().chain(&plan.parked).max().map_or(0, |last| usize::from(*last) + 1);
-    let spares = Arc::new(Spares::new(plan.spares, queues));
+    let spares = Arc::new(Spares::new(plan.spares, queues, plan.spares_of_queue()));
     let used = Buffers::new(plan.threads.len() + plan.spares, plan.payload_bytes)?;
     let parked = Buffers::plain(plan.parked.len(), plan.payload_bytes)?;
     let post = |queues: Vec<u16>, cpus: Vec<usize>, buffers: &Arc<Buffers>| {

@@ -409,3 +409,97 @@ fn a_file_system_goes_on_when_the_command_that_lets_it_stand_still_is_killed() {
     write_synced(&attached.join("file"), b"goes on");
     assert!(shown(&mount)[0]["snapshots"].as_array().unwrap().is_empty());
 }
+
+/// A command that ends, or is killed: on a full volume a hanging one is what the tests look for.
+fn promptly(command: &Command) -> Command {
+    let mut timed = Command::new("timeout");
+    timed.args(["-s", "KILL", "120"]).arg(command.get_program()).args(command.get_args());
+    timed
+}
+
+fn attach_waiting(mount: &Mount, name: &str, seconds: &str) -> PathBuf {
+    PathBuf::from(run(&mut promptly(&disk(mount, "attach", &[name, "--wait", seconds]))).trim())
+}
+
+/// Writes to the mount until it is full, into a file whose removal makes room.
+fn fill_up(mount: &Mount, seed: u64) -> PathBuf {
+    let ballast = mount.join("ballast");
+    let mut file = File::create(&ballast).unwrap();
+    let is_full = (0..).find_map(|step| {
+        let written = file.write_all(&bytes(seed + (step << 32), MIB as usize)).and_then(|()| file.sync_all());
+        written.err()
+    });
+    assert_eq!(is_full.unwrap().raw_os_error(), Some(libc::ENOSPC));
+    ballast
+}
+
+fn waiting(mount: &Mount) -> u64 {
+    run_json(&mut promptly(&disk(mount, "list", &["--json"])))["disks"][0]["waiting_for_room"].as_u64().unwrap()
+}
+
+#[test]
+fn writes_of_a_disk_wait_for_room_on_a_full_volume_and_nothing_is_lost_when_it_comes() {
+    let mut mount = Mount::on(&test_dir(), "128M", &["memory=256M"]);
+    run(&mut disk(&mount, "create", &["home", "64M"]));
+    let device = attach_waiting(&mount, "home", "3600");
+    run(Command::new("mkfs.ext4").args(["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&device));
+    let attached = Attached { volume: mount.dir(), device, place: tempfile::tempdir().unwrap() };
+    let mount_it = || run(Command::new("mount").arg(&attached.device).arg(attached.place.path()));
+    mount_it();
+    let ballast = fill_up(&mount, 1 << 50);
+
+    let (content, file) = (bytes(1 << 41, 32 * MIB as usize), attached.join("file"));
+    let writer = std::thread::spawn({
+        let content = content.clone();
+        move || File::create(file).and_then(|mut file| file.write_all(&content).and_then(|()| file.sync_all()))
+    });
+    eventually("a write waits for room", || waiting(&mount) > 0);
+    let list = run(&mut promptly(&disk(&mount, "list", &[])));
+    assert!(list.contains("home: writes wait for room"), "{list}");
+    let health = promptly(Command::new(oncefs()).arg("status").arg(mount.dir())).output().unwrap();
+    let health = String::from_utf8(health.stdout).unwrap();
+    assert!(health.contains("of disks wait for room") || health.contains("of a disk waits for room"), "{health}");
+    assert!(mount.logged().contains("wait for room, up to 3600 s"), "{}", mount.logged());
+    // Requests of other files are answered meanwhile: reads, lists, and writes, with an error.
+    let mut other = File::create(mount.join("other")).unwrap();
+    let refused = other.write_all(&bytes(1 << 42, 4 * MIB as usize)).and_then(|()| other.sync_all());
+    assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    drop(other);
+    assert!(fs::read(&ballast).unwrap().len() as u64 > MIB);
+    assert!(fs::read_dir(mount.dir()).unwrap().count() >= 2);
+    assert!(!writer.is_finished());
+    fs::remove_file(&ballast).unwrap();
+    writer.join().unwrap().unwrap();
+    assert_eq!(waiting(&mount), 0);
+
+    attached.umount();
+    run(Command::new("fsck.ext4").arg("-fn").arg(&attached.device));
+    mount_it();
+    assert!(fs::read(attached.join("file")).unwrap() == content);
+    attached.umount();
+    drop(attached);
+    mount.check();
+}
+
+#[test]
+fn writes_of_a_disk_fail_when_no_room_came_in_time_and_work_when_it_is_there() {
+    let mut mount = Mount::on(&test_dir(), "64M", &["memory=256M"]);
+    run(&mut disk(&mount, "create", &["home", "16M"]));
+    let device = attach_waiting(&mount, "home", "1");
+    let ballast = fill_up(&mount, 1 << 50);
+    let fill = |seed: u64| {
+        let mut device = File::options().write(true).open(&device).unwrap();
+        device.write_all(&bytes(seed, 8 * MIB as usize)).and_then(|()| device.sync_all())
+    };
+    // More than fits and than can wait, without the time for each.
+    for step in 0..3_u64 {
+        assert!(fill((1 << 41) + (step << 32)).is_err());
+    }
+    assert_eq!(waiting(&mount), 0);
+    assert!(mount.logged().contains("no room came for the disk"), "{}", mount.logged());
+    fs::remove_file(&ballast).unwrap();
+    eventually("freed room is found", || fill(1 << 44).is_ok());
+    assert!(fs::read(&device).unwrap()[..8 * MIB as usize] == bytes(1 << 44, 8 * MIB as usize));
+    run(&mut disk(&mount, "detach", &["home"]));
+    mount.check();
+}

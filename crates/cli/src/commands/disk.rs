@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::disks::of_mount::{device_of, find, mount_of, whole_sectors};
+use crate::disks::of_mount::{self, WAIT_SECONDS, device_of, find, find_in, mount_of, whole_sectors};
 use crate::disks::{Access, DiskName, DiskOrSnapshot, Front, LoopDevices, standstill};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
@@ -92,6 +92,9 @@ struct AttachArgs {
     /// Refuse writes to the device; a snapshot is never written
     #[arg(long)]
     read_only: bool,
+    /// How long writes wait for room when the volume is full, before they fail. 0: they fail at once
+    #[arg(long, value_name = "SECONDS", default_value_t = WAIT_SECONDS)]
+    wait: u64,
 }
 
 /// A disk of a volume.
@@ -163,15 +166,15 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only }: &AttachArgs) -> Outcome {
-    let disk = find(target, name)?;
+fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only, wait }: &AttachArgs) -> Outcome {
+    let mount = mount_of(target, &MountOptions::default())?;
+    let disk = find_in(&mount, target, name)?;
     if let Some(device) = device_of(&disk, name)? {
         let text = format!("the disk {name} is attached already, as {}: use that device", shown(&device));
         return Err(Failure::new(exit::FAILED, text));
     }
     let access = if *read_only || name.is_snapshot() { Access::ReadOnly } else { Access::ReadWrite };
-    let device =
-        LoopDevices.attach(&disk, access).or_fail_doing(exit::FAILED, format!("cannot attach the disk {name}"))?;
+    let device = of_mount::attach(&mount, &disk, name, access, *wait)?;
     say!("{}", shown(&device));
     Ok(())
 }

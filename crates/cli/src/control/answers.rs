@@ -94,6 +94,22 @@ pub struct OpenForWriting {
     pub next: Option<u64>,
 }
 
+/// A file with writes that wait for room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomWait {
+    /// Its inode number.
+    pub inode: u64,
+    /// How many.
+    pub requests: u64,
+}
+
+/// The files with writes that wait for room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoomWaits {
+    /// By ascending inode number.
+    pub files: Vec<RoomWait>,
+}
+
 /// The files that bad blocks belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {

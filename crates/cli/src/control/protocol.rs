@@ -115,6 +115,15 @@ pub enum Request {
         /// The first inode number.
         from: u64,
     },
+    /// Let writes of a file wait for room on a full volume, until the mount ends. Answers how many can wait.
+    WaitForRoom {
+        /// Its inode number.
+        inode: u64,
+        /// How long. 0: they fail at once.
+        seconds: u64,
+    },
+    /// Files with writes that wait for room: `RoomWaits`.
+    RoomWaits,
     /// A portion of the fragmentation of all files: the engine's `LayoutPortion`.
     Layout {
         /// Where to begin.

@@ -353,6 +353,8 @@ mod tests {
             Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, leaf: 2 } },
             Request::FileNames { maps: vec![1, 9] },
             Request::OpenForWriting { from: 7 },
+            Request::WaitForRoom { inode: 7, seconds: 60 },
+            Request::RoomWaits,
             Request::Layout { from: LayoutCursor::default() },
             Request::Layout { from: LayoutCursor { at: Some(MapCursor { map: 1, leaf: 2 }), open: None } },
             Request::Policy { inode: 5 },

@@ -3,7 +3,7 @@
 //! The store divides its part further: `docs/architecture.md`, Memory.
 
 use oncefs_engine::Store;
-use oncefs_fuse::{Plan, Settings, Transport};
+use oncefs_fuse::{Patience, Plan, Settings, Transport};
 
 use super::task::Task;
 use crate::failure::{OrFail, Outcome, exit};
@@ -50,17 +50,25 @@ impl Budget {
         Settings { transport: self.way, threads: self.threads, ring_bytes_max: self.ring_bytes_max() }
     }
 
+    /// Most writes of disks that wait for room on a full volume.
+    pub fn waits_max(&self) -> usize {
+        Patience::waits_max(self.plan().map(|plan| plan.late_max()))
+    }
+
     fn ring_bytes_max(&self) -> u64 {
         self.memory_bytes_max / RINGS_SHARE_OF_MEMORY
     }
 
     /// The memory of the rings' buffers, if the kernel has rings.
     fn ring_bytes(&self) -> u64 {
-        let plan = match self.way {
+        self.plan().map_or(0, |plan| plan.bytes())
+    }
+
+    fn plan(&self) -> Option<Plan> {
+        match self.way {
             Transport::Classic => None,
             _ => Plan::of_machine(self.request_bytes_max as usize, self.ring_bytes_max()).unwrap_or(None),
-        };
-        plan.map_or(0, |plan| plan.bytes())
+        }
     }
 
     /// The inode cache's part of the memory.

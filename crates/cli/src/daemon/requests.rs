@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Store};
+use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Report, Store};
 use oncefs_fs::{AtimePolicy, Caller, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
-use oncefs_fuse::{KernelCache, MountFlags, RoomGauge, ShutdownMode};
+use oncefs_fuse::{KernelCache, MountFlags, Patience, RoomGauge, ShutdownMode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::control::server::{CLIENT_GONE, Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
-use crate::figures::snapshot::{HostSpace, Snapshot};
+use crate::figures::snapshot::{HostSpace, Snapshot, WAITING_FOR_ROOM};
 use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
 
@@ -43,6 +43,10 @@ pub struct OpenVolume {
     pub flags: Arc<MountFlags>,
     /// Counts the room that requests take.
     pub gauge: Arc<RoomGauge>,
+    /// Disks whose writes wait for room.
+    pub patience: Arc<Patience>,
+    /// Most writes that do at a time.
+    waits_max: usize,
     read_only: bool,
     about: About,
     /// Copies and removals of trees under way.
@@ -65,12 +69,15 @@ impl OpenVolume {
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
         let about = about(&task.options, &file_system);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
-        let (gauge, kernel_cache, is_shut_down) = (Arc::default(), OnceLock::new(), AtomicBool::new(false));
+        let (gauge, patience) = Default::default();
+        let (kernel_cache, is_shut_down) = (OnceLock::new(), AtomicBool::new(false));
         let history = Mutex::new(if read_only { None } else { keep_history(task, &file_system) });
         let daemon = Arc::new(Self {
             file_system,
             flags,
             gauge,
+            patience,
+            waits_max: budget.waits_max(),
             read_only,
             about,
             trees: trees::Trees::default(),
@@ -138,11 +145,25 @@ impl OpenVolume {
     }
 
     fn stats(&self) -> Result<Value, String> {
-        let mut report = self.file_system.report();
+        let mut report = self.report();
         if let Some(why) = self.file_system.store().failure() {
             report.settings.insert("read_only_because".to_owned(), why);
         }
         serde_json::to_value(report).map_err(|e| e.to_string())
+    }
+
+    /// The counts of the engine, the file system and this mount.
+    fn report(&self) -> Report {
+        let mut report = self.file_system.report();
+        let waiting = self.patience.waiting().into_iter().map(|(_, requests)| requests as u64).sum();
+        report.space.insert(WAITING_FOR_ROOM.to_owned(), waiting);
+        report
+    }
+
+    /// Disks with writes that wait for room.
+    fn room_waits(&self) -> answers::RoomWaits {
+        let wait = |(ino, requests): (Ino, usize)| answers::RoomWait { inode: ino.0, requests: requests as u64 };
+        answers::RoomWaits { files: self.patience.waiting().into_iter().map(wait).collect() }
     }
 
     /// The present figures of the volume.
@@ -157,7 +178,7 @@ impl OpenVolume {
             host: HostSpace::at(&task.volume).unwrap_or_default(),
             ..Snapshot::default()
         };
-        Snapshot { read_only_because: store.failure(), ..snapshot.with(self.about.clone(), self.file_system.report()) }
+        Snapshot { read_only_because: store.failure(), ..snapshot.with(self.about.clone(), self.report()) }
     }
 
     fn tune(&self, changes: &[(String, String)]) -> Result<Value, String> {
@@ -239,6 +260,11 @@ impl Handler for OpenVolume {
             Request::Referrers { blocks, from } => to_json(store.referrers(blocks, *from)),
             Request::FileNames { maps } => self.names(maps, client),
             Request::OpenForWriting { from } => Ok(json!(self.open_for_writing(Ino(*from)))),
+            Request::WaitForRoom { inode, seconds } => {
+                self.patience.set(Ino(*inode), Duration::from_secs(*seconds));
+                Ok(json!(self.waits_max))
+            }
+            Request::RoomWaits => Ok(json!(self.room_waits())),
             Request::Layout { from } => to_json(store.layout(*from)),
             Request::Defrag { inode, from, run_blocks_min, space_blocks, dry_run } => {
                 let (from, space) = (Lbn(*from), Blocks(*space_blocks));

@@ -201,7 +201,12 @@ fn mount(task: &Task, budget: &Budget, daemon: &Arc<OpenVolume>, kernel: Kernel)
     let Kernel { connection, mounter, knob_lock, .. } = kernel;
     let (transport, request_bytes_max) = (budget.transport(), budget.request_bytes_max);
     let spec = SessionSpec { dir: task.dir.clone(), transport, request_bytes_max, knob_lock };
-    let config = AdapterConfig { request_bytes_max, gauge: daemon.gauge.clone(), flags: daemon.flags.clone() };
+    let config = AdapterConfig {
+        request_bytes_max,
+        gauge: daemon.gauge.clone(),
+        flags: daemon.flags.clone(),
+        patience: daemon.patience.clone(),
+    };
     let adapter = Adapter::new(daemon.file_system.clone(), config);
     let kernel_cache = adapter.kernel_cache();
     daemon.mounted(kernel_cache.clone());

@@ -1,6 +1,6 @@
 //! Block devices that show disks.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,7 +13,13 @@ use serde_json::Value;
 
 use super::SECTOR_BYTES;
 use super::folder::Disk;
+use crate::names::shown;
 use crate::process::programs::program;
+
+/// The kernel bounds a device to no less.
+const REQUESTS_MIN: usize = 4;
+/// Longer requests of a device would come to the volume in pieces.
+const REQUEST_KIB_MAX: usize = 1024;
 
 /// What may be done through a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub trait Front {
     fn is_direct(&self, device: &Path) -> bool;
     /// Gives a device the size that its disk has now.
     fn resized(&self, device: &Path) -> Result<(), String>;
+    /// Bounds the requests that a device has under way.
+    fn bound_requests(&self, device: &Path, max: usize) -> Result<(), String>;
 }
 
 /// The kernel's loop devices, by losetup(8). Their I/O is direct, so nothing is cached twice.
@@ -88,14 +96,36 @@ impl Front for LoopDevices {
     fn resized(&self, device: &Path) -> Result<(), String> {
         output(losetup().arg("--set-capacity").arg(device)).map(drop)
     }
+
+    fn bound_requests(&self, device: &Path, max: usize) -> Result<(), String> {
+        if max < REQUESTS_MIN {
+            return Err(format!("a device sends {REQUESTS_MIN} (mount the volume with more memory=)"));
+        }
+        let queue = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("queue");
+        let bound = |(name, max): (&str, usize)| {
+            let file = queue.join(name);
+            let now = fs::read_to_string(&file)?;
+            let is_bounded = now.trim().parse().is_ok_and(|now: usize| now <= max);
+            if is_bounded { Ok(()) } else { fs::write(&file, max.to_string()) }
+        };
+        let bounds = [("nr_requests", max), ("max_sectors_kb", REQUEST_KIB_MAX)];
+        bounds.into_iter().try_for_each(bound).map_err(|e| format!("cannot write to {}: {e}", shown(&queue)))
+    }
 }
 
 /// Whether a device is a loop device over a disk of a volume.
 pub fn shows(device: &Path) -> bool {
-    let backing = |name: &OsStr| fs::read(Path::new("/sys/block").join(name).join("loop/backing_file"));
-    let path = device.starts_with("/dev").then(|| device.file_name().map(backing)).flatten().and_then(Result::ok);
-    let path = path.map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
+    let path = device.starts_with("/dev").then(|| backing_file(device)).flatten();
     path.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with(".oncefs/disks")))
+}
+
+/// The file behind a loop device.
+pub fn backing_file(device: &Path) -> Option<PathBuf> {
+    let mut path = fs::read(Path::new("/sys/block").join(device.file_name()?).join("loop/backing_file")).ok()?;
+    if path.last() == Some(&b'\n') {
+        path.pop();
+    }
+    Some(PathBuf::from(OsString::from_vec(path)))
 }
 
 /// Where a device is mounted, by the kernel's table.

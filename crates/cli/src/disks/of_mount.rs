@@ -1,5 +1,6 @@
 //! The disks of a mount, for commands: each failure says what to do.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +9,9 @@ use std::path::{Path, PathBuf};
 use oncefs_engine::Store;
 use oncefs_toolbox::sizes::exact;
 
-use super::{Disk, DiskName, Folder, Front, LoopDevices, SECTOR_BYTES, lock};
+use super::{Access, Disk, DiskName, Folder, Front, LoopDevices, SECTOR_BYTES, lock};
+use crate::control::answers::RoomWaits;
+use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::daemon::start;
 use crate::daemon::task::Task;
@@ -113,6 +116,34 @@ pub fn snapshots_of(folder: &Folder, name: &DiskName) -> Outcome<Vec<DiskName>> 
     let mut names = folder.names().or_fail_doing(exit::FAILED, format!("cannot tell which snapshots {name} has"))?;
     names.retain(|snapshot| snapshot.is_snapshot_of(name));
     Ok(names)
+}
+
+/// How long writes of a disk wait for room on a full volume if nothing else is asked for: as long as those of dm-thin.
+pub const WAIT_SECONDS: u64 = 60;
+
+/// Shows a disk as a device. Its writes wait for room on a full volume for `wait_seconds`.
+pub fn attach(mount: &HeldMount, disk: &Disk, name: &DiskName, access: Access, wait_seconds: u64) -> Outcome<PathBuf> {
+    let doing = || format!("cannot attach the disk {name}");
+    let attach = || LoopDevices.attach(disk, access).or_fail_doing(exit::FAILED, doing());
+    if access == Access::ReadOnly {
+        return attach();
+    }
+    let inode = disk.metadata().or_fail_doing(exit::FAILED, doing())?.ino();
+    let waits_max: usize = mount.daemon.ask(Request::WaitForRoom { inode, seconds: wait_seconds })?;
+    let device = attach()?;
+    let bounded = if wait_seconds > 0 { LoopDevices.bound_requests(&device, waits_max) } else { Ok(()) };
+    if let Err(why) = bounded {
+        tell!(
+            "oncefs: note: on a full volume some writes to {name} fail at once, for only {waits_max} can wait: {why}"
+        );
+    }
+    Ok(device)
+}
+
+/// The number of writes that wait for room, by the inode number of their disk.
+pub fn room_waits(mount: &HeldMount) -> Outcome<BTreeMap<u64, u64>> {
+    let waits: RoomWaits = mount.daemon.ask(Request::RoomWaits)?;
+    Ok(waits.files.into_iter().map(|wait| (wait.inode, wait.requests)).collect())
 }
 
 /// The device that shows a disk, if any.

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, WAITING_FOR_ROOM};
 use crate::names::shown;
 use crate::size::Size;
 
@@ -148,9 +148,14 @@ fn percent(part: u64, whole: u64) -> f64 {
 fn nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
     let data = snapshot.space("data_bytes");
     let free = data.saturating_sub(snapshot.stored_bytes()).saturating_sub(snapshot.space("reserved_bytes"));
-    let place = shown(snapshot.place());
-    (percent(free, data) < limits.free_min).then(|| {
-        let text = format!("nearly full, {} of {} are free: oncefs grow {place} +SIZE", Size(free), Size(data));
+    let (place, waiting) = (shown(snapshot.place()), snapshot.space(WAITING_FOR_ROOM));
+    (percent(free, data) < limits.free_min || waiting > 0).then(|| {
+        let disks = match waiting {
+            0 => String::new(),
+            1 => "a write of a disk waits for room: ".to_owned(),
+            _ => format!("{waiting} writes of disks wait for room: "),
+        };
+        let text = format!("{disks}nearly full, {} of {} are free: oncefs grow {place} +SIZE", Size(free), Size(data));
         Finding::new(Cause::NearlyFull, text)
     })
 }
@@ -214,6 +219,8 @@ mod tests {
         assert!(text.contains("oncefs scrub /mnt puts it in their place"), "{text}");
         let mut passed_over = well();
         passed_over.scrub.passed_over.push("a record is damaged".to_owned());
+        let mut waiting = well();
+        waiting.report.space.insert(WAITING_FOR_ROOM.to_owned(), 1);
         let read_only = Snapshot { read_only_because: Some("the log failed".to_owned()), ..well() };
         let mut full = well();
         full.report.space.insert("used_bytes".to_owned(), 96 * GIB);
@@ -226,6 +233,7 @@ mod tests {
             (passed_over, Cause::Damage),
             (read_only, Cause::ReadOnly),
             (full, Cause::NearlyFull),
+            (waiting, Cause::NearlyFull),
             (host_full, Cause::HostNearlyFull),
             (behind, Cause::WorkerBehind),
         ] {

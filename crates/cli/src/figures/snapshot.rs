@@ -19,6 +19,9 @@ use crate::size::Size;
 /// The reason why a volume became read-only, among the settings of a report.
 const READ_ONLY_BECAUSE: &str = "read_only_because";
 
+/// The number of writes that wait for room, among the figures of space of a report.
+pub const WAITING_FOR_ROOM: &str = "waiting_for_room";
+
 /// Figures of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {

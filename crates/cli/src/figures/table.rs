@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stage, StageReport, settings};
 
 use super::figure::{Figure, Kind, Source, Unit, Value};
-use super::snapshot::Snapshot;
+use super::snapshot::{Snapshot, WAITING_FOR_ROOM};
 
 /// All figures: those of the groups, the counters, the settings.
 pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
@@ -143,6 +143,14 @@ const GROUPS: &[Figure] = &[
         |s| whole(s.space("reserved_bytes")),
         "Promised by fallocate and not \
         written yet.",
+    ),
+    gauge(
+        "space",
+        "waiting_for_room",
+        Unit::Things,
+        |s| whole(s.space(WAITING_FOR_ROOM)),
+        "Writes of disks that wait for room, because \
+        the volume is full.",
     ),
     gauge(
         "space",

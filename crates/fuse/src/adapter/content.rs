@@ -58,7 +58,10 @@ impl Adapter {
         };
         let written = self.file_system.write(ino, at, data, origin);
         let is_full = matches!(written, Err(Error::NoSpace));
-        match is_full.then(|| self.place(data.len())).flatten() {
+        if written.is_ok() {
+            self.config.patience.found_room(ino);
+        }
+        match is_full.then(|| self.place_for_write(ino, data.len())).flatten() {
             Some(place) => {
                 // The request's buffer is about to be reused.
                 let data = data.to_vec();

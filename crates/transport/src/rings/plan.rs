@@ -59,11 +59,23 @@ impl Plan {
         Ok(Self::of(&cpus::online()?, &cpus::possible()?, payload_bytes, bytes_max))
     }
 
-    /// Entries of one queue whose replies can wait for other requests at a time, all spares included
+    /// Spares that one queue may take: its part, or what there is.
+    pub(crate) fn spares_of_queue(&self) -> usize {
+        self.part_of_spares().max(self.spares.min(1))
+    }
+
+    /// Entries of one queue whose replies can wait for other requests at a time, its part of the spares included
     /// ([`may_be_late`](crate::may_be_late)).
     pub fn late_max(&self) -> usize {
-        let entries = self.threads.first().map_or(0, |queue| self.threads.iter().filter(|of| *of == queue).count());
-        entries.saturating_sub(1) + self.spares
+        self.entries_of_queue().saturating_sub(1) + self.part_of_spares()
+    }
+
+    fn part_of_spares(&self) -> usize {
+        self.spares * self.entries_of_queue() / self.threads.len().max(1)
+    }
+
+    fn entries_of_queue(&self) -> usize {
+        self.threads.first().map_or(0, |queue| self.threads.iter().filter(|of| *of == queue).count())
     }
 
     fn entry_bytes(&self) -> u64 {
@@ -95,7 +107,7 @@ mod tests {
         assert_eq!(plan.threads, [0, 0, 0, 0, 1, 1, 1, 1]);
         assert_eq!((plan.parked.len(), plan.spares), (0, 0));
         assert_eq!(plan.bytes(), 8 * (MIB as u64 + 8192));
-        assert_eq!(plan.late_max(), 3, "one entry of a queue always comes back");
+        assert_eq!((plan.late_max(), plan.spares_of_queue()), (3, 0), "one entry of a queue always comes back");
     }
 
     #[test]
@@ -126,6 +138,7 @@ mod tests {
                 assert!((0..online as u16).all(|cpu| (2..=4).contains(&entries(cpu))));
                 assert_eq!(plan.parked, (online as u16..possible as u16).collect::<Vec<_>>());
                 assert!(plan.spares <= SPARES_OF_QUEUE * online);
+                assert!(plan.part_of_spares() * online <= plan.spares, "each queue gets its part");
             }
         }
     }

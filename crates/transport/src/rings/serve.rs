@@ -233,7 +233,7 @@ impl RingThread {
     /// wait.
     fn add_spare(&mut self, index: usize) -> io::Result<()> {
         let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
-        if self.has_entry(queue) || !self.can_add() || !self.post.spares.take() {
+        if self.has_entry(queue) || !self.can_add() || !self.post.spares.take(queue) {
             return Ok(());
         }
         match self.make(queue, true) {
@@ -353,7 +353,7 @@ mod tests {
         let init: Vec<u8> = [7, 45, 131_072, 0, 0].iter().flat_map(|number: &u32| number.to_ne_bytes()).collect();
         let server = Arc::new(Server::new(device, Nothing, &Negotiation::decode(&init, 4096).unwrap()));
         let (news, told) = channel();
-        let (spares, cpus) = (Arc::new(Spares::new(spares, 2)), cpus::allowed().unwrap());
+        let (spares, cpus) = (Arc::new(Spares::new(spares, 2, spares)), cpus::allowed().unwrap());
         let buffers = Buffers::new(4, 8192).unwrap();
         let post = Post { queues: vec![0, 1], buffers: buffers.clone(), spare_buffers: buffers, cpus, spares, news };
         (RingThread::new(post, &server).unwrap(), server, told)

@@ -1,5 +1,5 @@
 //! Counts the entries that may still be added to replace those with late replies. One count for all threads bounds
-//! their memory. Also counts, for each queue, the entries that are sure to come back to the kernel.
+//! their memory, and a share of each queue keeps the others from taking it all. Also counts, for each queue, the entries that are sure to come back to the kernel.
 //!
 //! The kernel gives a queued request only to an entry that comes back with a reply (Linux 6.14 to 6.18). A new entry
 //! gets requests that arrive later, and not those that are queued already. So a queue goes on only if one of its entries
@@ -12,14 +12,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug)]
 pub(crate) struct Spares {
     left: AtomicUsize,
+    /// Most that one queue takes.
+    share: usize,
+    /// By queue: how many it has taken.
+    taken: Box<[AtomicUsize]>,
     /// By queue: the number of steady entries.
     steady: Box<[AtomicUsize]>,
 }
 
 impl Spares {
-    /// `count` entries to add, for `queues` queues.
-    pub(crate) fn new(count: usize, queues: usize) -> Self {
-        Self { left: AtomicUsize::new(count), steady: (0..queues).map(|_| AtomicUsize::new(0)).collect() }
+    /// `count` entries to add, for `queues` queues, of which each takes `share` at most.
+    pub(crate) fn new(count: usize, queues: usize, share: usize) -> Self {
+        let zeros = || (0..queues).map(|_| AtomicUsize::new(0)).collect();
+        Self { left: AtomicUsize::new(count), share, taken: zeros(), steady: zeros() }
     }
 
     /// An entry of a queue is steady from now on.
@@ -44,9 +49,12 @@ impl Spares {
     }
 
     /// Takes a spare for good: an added entry stays with its queue.
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn take(&self, queue: u16) -> bool {
         let less = |left: usize| left.checked_sub(1);
-        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        let more = |taken: usize| (taken < self.share).then_some(taken + 1);
+        let taken = &self.taken[usize::from(queue)];
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+            && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 }
 
@@ -55,14 +63,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_as_many_as_said() {
-        let spares = Spares::new(2, 0);
-        assert_eq!([spares.take(), spares.take(), spares.take()], [true, true, false]);
+    fn there_are_as_many_as_said_and_no_queue_takes_those_of_another() {
+        let spares = Spares::new(3, 3, 2);
+        assert_eq!([0, 0, 0].map(|queue| spares.take(queue)), [true, true, false]);
+        assert_eq!([1, 2].map(|queue| spares.take(queue)), [true, false], "there were three");
     }
 
     #[test]
     fn each_queue_keeps_its_last_steady_entry() {
-        let spares = Spares::new(0, 2);
+        let spares = Spares::new(0, 2, 0);
         assert!(!spares.has_steady(1) && !spares.let_go(1));
         spares.add_steady(1);
         spares.add_steady(1);

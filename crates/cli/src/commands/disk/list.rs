@@ -1,5 +1,6 @@
 //! `oncefs disk list`.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use clap::Args;
 use oncefs_toolbox::{Column, Table};
 use serde_json::{Value, json};
 
-use crate::disks::of_mount::{cannot, device_of, mount_of};
+use crate::disks::of_mount::{cannot, device_of, mount_of, room_waits};
 use crate::disks::{Content, DiskName, Folder, content, mounted_at};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::figures::json::path;
@@ -26,7 +27,8 @@ Columns:
   written   what of it has content, before deduplication
   content   the file system on it, - if there is none, ? if it is not known here
 
-The snapshots of a disk follow it, as NAME@SNAPSHOT.
+The snapshots of a disk follow it, as NAME@SNAPSHOT. A line below names the disks whose writes wait for room, because
+the volume is full.
 
 Examples:
   oncefs disk list /mnt
@@ -47,6 +49,8 @@ struct Shown {
     content: Content,
     device: Option<PathBuf>,
     mounted_at: Option<PathBuf>,
+    /// Writes that wait for room.
+    waiting: u64,
 }
 
 /// Shows all disks of a mounted volume.
@@ -56,7 +60,8 @@ pub fn run(ListArgs { target, json }: &ListArgs) -> Outcome {
         None => Vec::new(),
         Some(folder) => {
             let names = folder.names().or_fail_doing(exit::FAILED, cannot("read .oncefs/disks in", &mount.dir))?;
-            names.into_iter().map(|name| look(&folder, name)).collect::<Outcome<Vec<_>>>()?
+            let waiting = room_waits(&mount)?;
+            names.into_iter().map(|name| look(&folder, name, &waiting)).collect::<Outcome<Vec<_>>>()?
         }
     };
     if *json {
@@ -65,11 +70,15 @@ pub fn run(ListArgs { target, json }: &ListArgs) -> Outcome {
         say!("{} has no disks", shown(target));
     } else {
         put!("{}", table(&disks));
+        for disk in disks.iter().filter(|disk| disk.waiting > 0) {
+            let target = shown(target);
+            say!("{}: writes wait for room, because the volume is full: oncefs grow {target} +SIZE", disk.name);
+        }
     }
     Ok(())
 }
 
-fn look(folder: &Folder, name: DiskName) -> Outcome<Shown> {
+fn look(folder: &Folder, name: DiskName, waiting: &BTreeMap<u64, u64>) -> Outcome<Shown> {
     let cannot = format!("cannot read the disk {name}");
     let disk = folder.find(&name).or_fail_doing(exit::FAILED, &cannot)?;
     let metadata = disk.metadata().or_fail_doing(exit::FAILED, &cannot)?;
@@ -77,7 +86,8 @@ fn look(folder: &Folder, name: DiskName) -> Outcome<Shown> {
     let device = device_of(&disk, &name)?;
     let mounted_at = device.as_deref().map(mounted_at).transpose().or_fail(exit::FAILED)?.flatten();
     let (bytes, written_bytes) = (metadata.len(), metadata.blocks() * SECTOR_OF_STAT);
-    Ok(Shown { name, bytes, written_bytes, content, device, mounted_at })
+    let waiting = waiting.get(&metadata.ino()).copied().unwrap_or(0);
+    Ok(Shown { name, bytes, written_bytes, content, device, mounted_at, waiting })
 }
 
 fn kind(content: Content) -> &'static str {
@@ -125,6 +135,7 @@ fn one_as_json(disk: &Shown) -> Value {
         "written_bytes": disk.written_bytes,
         "file_system": file_system,
         "device": disk.device.as_deref().map(path),
+        "waiting_for_room": disk.waiting,
         "mounted_on": disk.mounted_at.as_deref().map(path),
     });
     if !disk.name.is_snapshot() {

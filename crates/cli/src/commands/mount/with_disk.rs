@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use oncefs_engine::settings;
 
-use crate::disks::of_mount::{device_of, find_in, mount_of};
+use crate::disks::of_mount::{self, HeldMount, WAIT_SECONDS, device_of, find_in, mount_of};
 use crate::disks::{Access, Content, Disk, DiskName, Front, LoopDevices, content};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
@@ -28,6 +28,8 @@ pub struct DiskMount {
     disk: DiskName,
     /// What to make on an empty disk.
     mkfs: Option<&'static str>,
+    /// How long its writes wait for room on a full volume.
+    wait_seconds: u64,
     /// For the volume, if it is not mounted yet.
     for_volume: MountOptions,
     /// For the file system on the disk.
@@ -46,6 +48,7 @@ impl DiskMount {
         let mut request = Self {
             disk: disk.parse().map_err(|why| format!("disk={disk}: {why}"))?,
             mkfs: value("mkfs").map(file_system).transpose()?,
+            wait_seconds: value("wait").map_or(Ok(WAIT_SECONDS), seconds)?,
             for_volume: MountOptions::default(),
             for_file_system: Vec::new(),
             is_remount: false,
@@ -62,7 +65,7 @@ impl DiskMount {
 
     fn take(&mut self, option: &str) -> Result<(), String> {
         match option.split_once('=') {
-            Some(("disk" | "mkfs", _)) => {}
+            Some(("disk" | "mkfs" | "wait", _)) => {}
             Some(("data", mode)) if JOURNAL_MODES.contains(&mode) => self.for_file_system.push(option.to_owned()),
             Some((name, _)) if VALUED.contains(&name) || settings::is_setting(name) => self.for_volume.apply(option)?,
             _ if option == "nofail" => self.nofail = true,
@@ -78,6 +81,10 @@ impl DiskMount {
 fn file_system(asked: &str) -> Result<&'static str, String> {
     let known = FILE_SYSTEMS.into_iter().find(|known| *known == asked);
     known.ok_or_else(|| format!("mkfs={asked}: use one of {}", FILE_SYSTEMS.join(", ")))
+}
+
+fn seconds(asked: &str) -> Result<u64, String> {
+    asked.parse().map_err(|_| format!("wait={asked}: give a number of seconds"))
 }
 
 /// Mounts the disk of a volume, both by their paths without links.
@@ -107,14 +114,13 @@ fn mount(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
             let text = format!("the disk {name} is not mounted: mount it without the option remount");
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
-        None => attach_and_mount(&disk, dir, request),
+        None => attach_and_mount(&place, &disk, dir, request),
     }
 }
 
-fn attach_and_mount(disk: &Disk, dir: &Path, request: &DiskMount) -> Outcome {
+fn attach_and_mount(place: &HeldMount, disk: &Disk, dir: &Path, request: &DiskMount) -> Outcome {
     let name = &request.disk;
-    let device = LoopDevices.attach(disk, Access::ReadWrite);
-    let device = device.or_fail_doing(exit::MOUNT_FAILED, format!("cannot attach the disk {name}"))?;
+    let device = of_mount::attach(place, disk, name, Access::ReadWrite, request.wait_seconds)?;
     let mounted = file_system_on(disk, &device, request).and_then(|kind| mount_device(&device, kind, dir, request));
     let ended = match mounted {
         Ok(()) => LoopDevices.end_with_last_user(&device),
@@ -179,6 +185,9 @@ mod tests {
         let found = of("noatime,disk=home,memory=64M,mkfs=ext4,data=ordered,inline=off,nofail,x-systemd.automount");
         let found = found.unwrap().unwrap();
         assert_eq!((found.disk.as_str(), found.mkfs, found.nofail), ("home", Some("ext4"), true));
+        assert_eq!(found.wait_seconds, 60);
+        assert_eq!(of("disk=x,wait=5").unwrap().unwrap().wait_seconds, 5);
+        assert!(of("disk=x,wait=long").unwrap_err().contains("a number of seconds"));
         assert_eq!(found.for_file_system, ["noatime", "data=ordered", "x-systemd.automount"]);
         assert_eq!(found.for_volume.memory, Some(64 << 20));
         assert_eq!(found.for_volume.settings.len(), 1);

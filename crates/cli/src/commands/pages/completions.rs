@@ -15,7 +15,7 @@ use crate::mounting::options;
 const WITH_VALUE: [&str; 6] = ["data=", "memory=", "threads=", "max_write=", "metrics=", "logfile="];
 
 /// Options of `-o` for a disk of a volume.
-const OF_DISKS: [&str; 2] = ["disk=", "mkfs="];
+const OF_DISKS: [&str; 3] = ["disk=", "mkfs=", "wait="];
 
 const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 

@@ -1,0 +1,212 @@
+//! Files whose writes wait for room on a full volume. Block devices show them, and the file systems on those devices
+//! take an error for a broken device. So their writes wait until room is made, up to a time.
+//!
+//! The time counts from the first write that found no room. After it all writes of the file fail at once, or a file
+//! system that writes on would wait again and again. A file that has room for a while gets its time back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use oncefs_fs::Ino;
+use parking_lot::Mutex;
+
+/// Most writes that wait at a time, of all files: half of what the kernel has under way in the background (`init`), so
+/// that the other half passes.
+pub(crate) const REQUESTS_MAX: usize = 32;
+/// So many writes in a row that find room end a shortage that was waited for in vain. On a full volume some do:
+/// duplicates need no room.
+const IN_A_ROW: u32 = 64;
+/// Longer is as good as for ever.
+const PATIENCE_MAX: Duration = Duration::from_secs(1 << 30);
+
+/// How long writes of each file wait, and how many wait now.
+#[derive(Debug, Default)]
+pub struct Patience {
+    files: Mutex<BTreeMap<Ino, Waits>>,
+    /// Some file has a shortage. Spares writes the lock.
+    is_short: AtomicBool,
+}
+
+/// One file.
+#[derive(Debug, Default)]
+struct Waits {
+    patience: Duration,
+    /// When the first write of this shortage found no room.
+    short_since: Option<Instant>,
+    waiting: usize,
+    /// A write of this shortage waited in vain.
+    has_given_up: bool,
+    /// Writes that found room since the last that found none.
+    in_a_row: u32,
+}
+
+impl Waits {
+    fn end_shortage(&mut self) {
+        *self = Self { patience: self.patience, waiting: self.waiting, ..Self::default() };
+    }
+}
+
+impl Patience {
+    /// Most writes of disks that can wait at a time if `entries` entries of a queue can have late replies. None: they
+    /// come without queues.
+    pub fn waits_max(entries: Option<usize>) -> usize {
+        entries.map_or(REQUESTS_MAX, |entries| entries.min(REQUESTS_MAX))
+    }
+
+    /// Lets writes of a file wait for so long, until the mount ends. Zero: they fail at once, like those of any file.
+    pub fn set(&self, ino: Ino, patience: Duration) {
+        let mut files = self.files.lock();
+        let file = files.entry(ino).or_default();
+        file.patience = patience.min(PATIENCE_MAX);
+        file.end_shortage();
+        if patience.is_zero() && file.waiting == 0 {
+            files.remove(&ino);
+        }
+    }
+
+    /// The number of waiting writes of each file that has some, by ascending inode number.
+    pub fn waiting(&self) -> Vec<(Ino, usize)> {
+        let files = self.files.lock();
+        files.iter().map(|(ino, file)| (*ino, file.waiting)).filter(|(_, waiting)| *waiting > 0).collect()
+    }
+
+    /// A write of a file found no room. None: it is not to wait longer than one of any file.
+    pub(crate) fn begin(self: &Arc<Self>, ino: Ino, now: Instant) -> Option<Wait> {
+        let mut files = self.files.lock();
+        let waiting: usize = files.values().map(|file| file.waiting).sum();
+        let file = files.get_mut(&ino).filter(|file| !file.patience.is_zero() && waiting < REQUESTS_MAX)?;
+        if file.short_since.is_none() {
+            let seconds = file.patience.as_secs();
+            log::warn!("the volume is full: writes of the disk with inode {} wait for room, up to {seconds} s", ino.0);
+        }
+        file.waiting += 1;
+        file.in_a_row = 0;
+        self.is_short.store(true, Ordering::Release);
+        let until = *file.short_since.get_or_insert(now) + file.patience;
+        Some(Wait { patience: self.clone(), ino, until })
+    }
+
+    /// A write of a file found room.
+    pub(crate) fn found_room(&self, ino: Ino) {
+        if !self.is_short.load(Ordering::Acquire) {
+            return;
+        }
+        let mut files = self.files.lock();
+        let Some(file) = files.get_mut(&ino).filter(|file| file.waiting == 0 && file.short_since.is_some()) else {
+            return;
+        };
+        file.in_a_row += 1;
+        if file.in_a_row >= IN_A_ROW || !file.has_given_up {
+            file.end_shortage();
+            log::info!("the disk with inode {} has room again", ino.0);
+        }
+        let is_short = files.values().any(|file| file.short_since.is_some());
+        self.is_short.store(is_short, Ordering::Release);
+    }
+
+    fn waited_in_vain(&self, ino: Ino) {
+        let mut files = self.files.lock();
+        let Some(file) = files.get_mut(&ino).filter(|file| !file.has_given_up) else { return };
+        file.has_given_up = true;
+        log::error!("no room came for the disk with inode {}: its writes fail", ino.0);
+    }
+
+    fn end(&self, ino: Ino) {
+        let mut files = self.files.lock();
+        if let Some(file) = files.get_mut(&ino) {
+            file.waiting -= 1;
+        }
+    }
+}
+
+/// A waiting write. Dropping it ends the wait.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    patience: Arc<Patience>,
+    ino: Ino,
+    /// How long it waits though no room is to be expected.
+    pub(crate) until: Instant,
+}
+
+impl Wait {
+    /// The write is about to be answered.
+    pub(crate) fn end(self, has_found_room: bool) {
+        let (patience, ino) = (self.patience.clone(), self.ino);
+        drop(self);
+        match has_found_room {
+            true => patience.found_room(ino),
+            false => patience.waited_in_vain(ino),
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.patience.end(self.ino);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: Ino = Ino(7);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn patience() -> (Arc<Patience>, Instant) {
+        let patience = Arc::new(Patience::default());
+        patience.set(DISK, MINUTE);
+        (patience, Instant::now())
+    }
+
+    #[test]
+    fn writes_of_a_disk_are_counted_while_they_wait_and_those_of_other_files_do_not_wait() {
+        let (patience, now) = patience();
+        assert!(patience.begin(Ino(8), now).is_none());
+        let waits = [patience.begin(DISK, now).unwrap(), patience.begin(DISK, now + MINUTE / 2).unwrap()];
+        assert_eq!(patience.waiting(), [(DISK, 2)]);
+        assert!(waits.iter().all(|wait| wait.until == now + MINUTE), "the time counts from the first");
+        patience.set(DISK, Duration::ZERO);
+        assert!(patience.begin(DISK, now).is_none());
+        drop(waits);
+        assert_eq!(patience.waiting(), []);
+    }
+
+    #[test]
+    fn at_most_half_of_the_kernel_s_requests_wait() {
+        let (patience, now) = patience();
+        let waits: Vec<_> = (0..REQUESTS_MAX).map(|_| patience.begin(DISK, now).unwrap()).collect();
+        assert!(patience.begin(DISK, now).is_none());
+        drop(waits);
+        assert!(patience.begin(DISK, now).is_some());
+    }
+
+    #[test]
+    fn a_disk_that_waited_in_vain_gets_its_time_back_when_it_has_had_room_for_a_while() {
+        let (patience, now) = patience();
+        patience.begin(DISK, now).unwrap().end(false);
+        let late = patience.begin(DISK, now + MINUTE).unwrap();
+        assert_eq!(late.until, now + MINUTE, "it fails at once");
+        late.end(false);
+        for _ in 1..IN_A_ROW {
+            patience.found_room(DISK);
+        }
+        assert_eq!(patience.begin(DISK, now + MINUTE).map(|wait| wait.until), Some(now + MINUTE));
+        for _ in 0..IN_A_ROW {
+            patience.found_room(DISK);
+        }
+        assert_eq!(patience.begin(DISK, now + MINUTE).map(|wait| wait.until), Some(now + 2 * MINUTE));
+    }
+
+    #[test]
+    fn a_shortage_ends_when_all_that_waited_found_room() {
+        let (patience, now) = patience();
+        let [first, second] = [0, 1].map(|_| patience.begin(DISK, now).unwrap());
+        first.end(true);
+        assert_eq!(patience.begin(DISK, now + MINUTE).map(|wait| wait.until), Some(now + MINUTE));
+        second.end(true);
+        assert_eq!(patience.begin(DISK, now + MINUTE).map(|wait| wait.until), Some(now + 2 * MINUTE));
+    }
+}

@@ -10,7 +10,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::disks::of_mount::{self, WAIT_SECONDS, device_of, find, find_in, mount_of, whole_sectors};
+use crate::disks::of_mount::{
+    self, WAIT_SECONDS, device_of, find, find_in, mount_of, refuse_attached, whole_sectors,
+};
 use crate::disks::{Access, DiskName, DiskOrSnapshot, Front, LoopDevices, standstill};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
@@ -198,14 +200,7 @@ fn detach(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
 
 fn remove(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
     let disk = find(target, name)?;
-    if let Some(device) = device_of(&disk, name)? {
-        let text = format!(
-            "the disk {name} is attached as {}: unmount what is on it, then oncefs disk detach {} {name}",
-            shown(&device),
-            shown(target)
-        );
-        return Err(Failure::new(exit::FAILED, text));
-    }
+    refuse_attached(&disk, target, name)?;
     let folder = mount_of(target, &MountOptions::default())?.make_folder()?;
     snapshot::refuse_with_snapshots(&folder, target, name)?;
     let removed = folder.remove(name);

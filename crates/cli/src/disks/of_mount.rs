@@ -151,6 +151,16 @@ pub fn device_of(disk: &Disk, name: &DiskName) -> Outcome<Option<PathBuf>> {
     LoopDevices.device_of(disk).or_fail_doing(exit::FAILED, format!("cannot tell whether the disk {name} is attached"))
 }
 
+/// Refuses to go on while a disk is attached, and says how to detach it.
+pub fn refuse_attached(disk: &Disk, target: &Path, name: &DiskName) -> Outcome {
+    let Some(device) = device_of(disk, name)? else { return Ok(()) };
+    let (device, volume) = (shown(&device), shown(target));
+    let text = format!(
+        "the disk {name} is attached as {device}: unmount what is on it, then oncefs disk detach {volume} {name}"
+    );
+    Err(Failure::new(exit::FAILED, text))
+}
+
 /// The beginning of a message about a path.
 pub fn cannot(what: &str, path: &Path) -> String {
     format!("cannot {what} {}", shown(path))

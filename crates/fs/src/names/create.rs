@@ -127,19 +127,25 @@ impl FileSystem {
         if self.store.is_host_full() { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller<'_>) -> Result<Attributes> {
-        let _room = self.begin_change()?;
-        check_new_name(name)?;
-        let directory = [self.directory(parent)?];
-        let mut staged = Staged::lock(&directory);
-        if staged.get(parent).nlink == 0 {
+    /// Refuses a new name if its directory was removed, has that name already or may not change, and on a full host.
+    /// The caller has locked the directory.
+    pub(crate) fn check_takes_name(&self, directory: &InodeRecord, parent: Ino, name: &[u8]) -> Result<()> {
+        if directory.nlink == 0 {
             return Err(Error::NotFound);
         }
         if self.find(parent, name)?.is_some() {
             return Err(Error::Exists);
         }
-        staged.get(parent).check_grows()?;
-        self.check_host()?;
+        directory.check_grows()?;
+        self.check_host()
+    }
+
+    fn create(&self, parent: Ino, name: &[u8], node: &Node, caller: &Caller<'_>) -> Result<Attributes> {
+        let _room = self.begin_change()?;
+        check_new_name(name)?;
+        let directory = [self.directory(parent)?];
+        let mut staged = Staged::lock(&directory);
+        self.check_takes_name(staged.get(parent), parent, name)?;
         let (ino, _being_made) = self.numbers.take(&self.store)?;
         let (record, first) = self.plan(parent, staged.get(parent), node, caller)?;
         let mut change = self.change_with_node(ino, &record, node, first);

@@ -8,20 +8,14 @@ use crate::names::name_change::NameChange;
 use crate::trees::copy::{CopyKind, TreeCopy};
 use crate::trees::snapshot::{SNAPSHOT_ATTRIBUTE, SnapshotFacts};
 use crate::trees::work::TreeProgress;
-use crate::{Attributes, Error, FileKind, FileSystem, Ino, Result};
+use crate::{Attributes, FileKind, FileSystem, Ino, Result};
 
 impl FileSystem {
     /// Refuses a name that a copy could not get, before the work begins.
     pub(super) fn check_free(&self, parent: Ino, name: &[u8]) -> Result<()> {
-        {
-            let directory = self.directory(parent)?;
-            let record = directory.lock();
-            if record.nlink == 0 {
-                return Err(Error::NotFound);
-            }
-            record.check_grows()?;
-        }
-        if self.find(parent, name)?.is_some() { Err(Error::Exists) } else { Ok(()) }
+        let directory = self.directory(parent)?;
+        let record = directory.lock();
+        self.check_takes_name(&record, parent, name)
     }
 
     /// Gives the top of a copy its name, and a snapshot its attribute. From this publication on it is no orphan.
@@ -36,14 +30,7 @@ impl FileSystem {
         let _room = self.begin_change()?;
         let inodes = [self.directory(parent)?, self.inode(top)?];
         let mut staged = Staged::lock(&inodes);
-        if staged.get(parent).nlink == 0 {
-            return Err(Error::NotFound);
-        }
-        if self.find(parent, name)?.is_some() {
-            return Err(Error::Exists);
-        }
-        staged.get(parent).check_grows()?;
-        self.check_host()?;
+        self.check_takes_name(staged.get(parent), parent, name)?;
         let mut change = Change::new();
         let now = self.clock.now();
         let record = staged.edit(top);

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use crate::control::protocol::Request;
-use crate::disks::of_mount::{HeldMount, cannot, device_of, find_in, mount_of, snapshots_of};
+use crate::disks::of_mount::{HeldMount, cannot, device_of, find_in, mount_of, refuse_attached, snapshots_of};
 use crate::disks::standstill::Standstill;
 use crate::disks::{Disk, DiskName, DiskOrSnapshot, Folder, Front, LoopDevices, mounted_at};
 use crate::failure::{Failure, OrFail, Outcome, exit};
@@ -80,14 +80,7 @@ pub fn clone(CloneArgs { target, name: DiskOrSnapshot(name), new }: &CloneArgs) 
 pub fn rollback(RollbackArgs { target, name, snapshot }: &RollbackArgs) -> Outcome {
     let mount = mount_of(target, &MountOptions::default())?;
     let disk = find_in(&mount, target, name)?;
-    if let Some(device) = device_of(&disk, name)? {
-        let text = format!(
-            "the disk {name} is attached as {}: unmount what is on it, then oncefs disk detach {} {name}",
-            shown(&device),
-            shown(target)
-        );
-        return Err(Failure::new(exit::FAILED, text));
-    }
+    refuse_attached(&disk, target, name)?;
     let snapshot = name.snapshot(snapshot);
     let source = find_in(&mount, target, &snapshot)?;
     sync(&source)?;

@@ -179,7 +179,7 @@ impl LogRoom {
     }
 
     /// Whether nothing is claimed.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn is_free(&self) -> bool {
         self.claimed.load(SeqCst) == 0
     }

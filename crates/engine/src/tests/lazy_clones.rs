@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 
-use crate::format::keys::{self, LEAF_BLOCKS};
-use crate::format::page::{BAD, page_of};
+use crate::format::extent_leaf::Target;
+use crate::format::keys::{self, LEAF_BLOCKS, LeafKey};
+use crate::format::page::{BAD, COUNT_MAX, Page, page_of};
 use crate::fsck::check::fault::Fault;
 use crate::fsck::parts::checker;
+use crate::kv::Kv;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::volume::assembly::Volume;
-use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Totals};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result, Totals};
 
 const SOURCE: MapId = MapId(1);
 const LEAF_BYTES: u64 = LEAF_BLOCKS * BLOCK_BYTES as u64;
@@ -65,6 +67,23 @@ impl Fixture {
     fn check(&self) {
         let report = checker(&self.volume).check(true, &mut |_, _| ()).unwrap();
         assert!(report.is_clean(), "{:#?}", report.problems);
+    }
+
+    /// The block of the data area that a block of a map refers to.
+    fn place(&self, map: MapId, lbn: u64) -> Pbn {
+        let key = LeafKey { map, leaf: lbn / LEAF_BLOCKS };
+        let at = (lbn % LEAF_BLOCKS) as u16;
+        match self.volume.metadata.leaf(key).unwrap().slice(at, at + 1).next().unwrap().target {
+            Target::Data(pbn) => pbn,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Changes the page of the block table with a block's entry.
+    fn edit_entry(&self, pbn: Pbn, edit: impl FnOnce(&mut Page)) {
+        let state = &self.volume.base.state;
+        let mut state = self.volume.metadata.lock_with_pages(state, || vec![page_of(pbn)]).unwrap();
+        edit(state.table.edit(page_of(pbn)));
     }
 
     fn reclaim_all(&self) {
@@ -290,23 +309,12 @@ fn clones_of_a_map_that_is_written_are_of_one_moment_each() {
 #[test]
 fn what_is_bad_in_the_source_is_bad_in_the_clone() {
     let fixture = Fixture::new();
-    let place = |map| {
-        let leaf = fixture.volume.metadata.leaf(keys::LeafKey { map, leaf: 0 }).unwrap();
-        match leaf.slice(3, 4).next().unwrap().target {
-            crate::format::extent_leaf::Target::Data(pbn) => pbn,
-            other => panic!("{other:?}"),
-        }
-    };
-    let pbn: Pbn = place(SOURCE);
+    let pbn = fixture.place(SOURCE, 3);
     let clone = fixture.clone(SOURCE);
-    let flags = |flags| {
-        let state = &fixture.volume.base.state;
-        let mut state = fixture.volume.metadata.lock_with_pages(state, || vec![page_of(pbn)]).unwrap();
-        state.table.edit(page_of(pbn)).set_flags(pbn, flags);
-    };
+    let flags = |flags| fixture.edit_entry(pbn, |page| page.set_flags(pbn, flags));
     flags(BAD);
     fixture.volume.write(SOURCE, 0, &unique(1, 5), |_, _| ()).unwrap();
-    assert_eq!(place(clone), pbn);
+    assert_eq!(fixture.place(clone, 3), pbn);
     flags(0);
     fixture.take_all();
     fixture.holds_content(clone);
@@ -349,7 +357,7 @@ fn a_map_cannot_be_cloned_after_it_was_detached() {
 fn a_damaged_record_of_a_clone_and_a_mark_of_none_are_found() {
     let fixture = Fixture::new();
     let clone = fixture.clone(SOURCE);
-    let mark = keys::taken_leaf(keys::LeafKey { map: MapId(2), leaf: 1 });
+    let mark = keys::taken_leaf(LeafKey { map: MapId(2), leaf: 1 });
     {
         let mut state = fixture.volume.base.state.lock();
         state.records.put(keys::pending_clone(clone), Some(vec![1; 32]));
@@ -408,7 +416,7 @@ fn a_clone_keeps_a_leaf_whose_mark_was_lost() {
     let mut fixture = Fixture::new();
     let clone = fixture.clone(SOURCE);
     // The clone takes the leaf out of order, so a mark says that it has it.
-    let key = keys::LeafKey { map: clone, leaf: 3 };
+    let key = LeafKey { map: clone, leaf: 3 };
     fixture.volume.write(SOURCE, 3 * LEAF_BYTES, &unique(2, 9), |_, _| ()).unwrap();
     let mark = keys::taken_leaf(key);
     fixture.volume.base.state.lock().records.put(mark.clone(), None);
@@ -418,4 +426,63 @@ fn a_clone_keeps_a_leaf_whose_mark_was_lost() {
     fixture.take_all();
     fixture.holds_content(clone);
     fixture.check();
+}
+
+/// What a change says that cannot be made before a clone takes a leaf.
+fn is_told(result: Result<()>) -> bool {
+    result.is_err_and(|error| {
+        error.to_string().contains("delete the clone or snapshot, or unmount and run oncefs fsck -y")
+    })
+}
+
+#[test]
+fn a_leaf_that_cannot_be_taken_stops_changes_there_alone_until_the_clone_is_deleted() {
+    let fixture = Fixture::new();
+    let volume = &fixture.volume;
+    let pbn = fixture.place(SOURCE, LEAF_BLOCKS + 9);
+    let clone = fixture.clone(SOURCE);
+    fixture.edit_entry(pbn, |page| page.set_count(pbn, COUNT_MAX));
+    let write = |map| volume.write(map, LEAF_BYTES, &unique(1, 5), |_, _| ());
+    let told = [
+        write(SOURCE),
+        write(clone),
+        volume.range_changes.truncate(SOURCE, LEAF_BYTES, |_, _| ()),
+        volume.range_changes.zero(SOURCE, LEAF_BYTES, 5_000, true, |_, _| ()),
+        volume.range_changes.reserve(SOURCE, LEAF_BYTES, 5_000, |_, _| ()),
+        volume.clone_blocks((SOURCE, Lbn(0)), (SOURCE, Lbn(LEAF_BLOCKS)), Blocks(1), |_, _| ()),
+    ];
+    assert!(told.into_iter().all(is_told));
+    [SOURCE, clone].into_iter().for_each(|map| fixture.holds_content(map));
+    while volume.lazy_clones.step().is_ok_and(|goes_on| goes_on) {}
+    assert!(!volume.lazy_clones.step().unwrap(), "background work leaves the clone alone");
+    volume.write(SOURCE, 3 * LEAF_BYTES, &unique(1, 6), |_, _| ()).unwrap();
+    fixture.holds_content(clone);
+    volume.range_changes.detach(clone, |_| ()).unwrap();
+    fixture.edit_entry(pbn, |page| page.set_count(pbn, 1));
+    write(SOURCE).unwrap();
+    fixture.reclaim_all();
+    fixture.take_all();
+    fixture.check();
+}
+
+#[test]
+fn a_leaf_whose_record_is_damaged_is_named_with_the_way_out_and_other_leaves_change() {
+    let mut fixture = Fixture::new();
+    let clone = fixture.clone(SOURCE);
+    fixture.volume.commits.checkpoint().unwrap();
+    let key = keys::leaf(LeafKey { map: SOURCE, leaf: 1 });
+    fixture.devices.kv.write(vec![(key, Some(vec![1; 9]))]).unwrap();
+    fixture.devices.kv.flush().unwrap();
+    fixture.reopen();
+    let volume = &fixture.volume;
+    for map in [SOURCE, clone] {
+        assert!(is_told(volume.write(map, LEAF_BYTES, &unique(1, 5), |_, _| ())));
+        volume.write(map, 3 * LEAF_BYTES, &unique(1, 5), |_, _| ()).unwrap();
+    }
+    let Err(error) =
+        std::iter::repeat_with(|| volume.lazy_clones.step()).find(|step| !matches!(step, Ok(true))).unwrap()
+    else {
+        panic!("the clone is complete")
+    };
+    assert!(is_told(Err(error)));
 }

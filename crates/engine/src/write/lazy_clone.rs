@@ -270,6 +270,10 @@ impl LazyClones {
     /// Takes a leaf of a pending clone, if the clone still lacks it. What the clone reads there cannot change before
     /// that, so no map is locked.
     fn take(&self, key: LeafKey) -> Result<()> {
+        self.try_to_take(key).map_err(|error| not_taken(key, error))
+    }
+
+    fn try_to_take(&self, key: LeafKey) -> Result<()> {
         self.health.usable()?;
         let leaf = self.metadata.leaf(key)?;
         self.metadata.keep_pages(&pages_in(leaf.extents().iter().copied()))?;
@@ -329,6 +333,21 @@ impl LazyClones {
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         let advance = Plan { clone: Some(CloneStep::Advance { target, to }), ..Plan::default() };
         self.publisher.publish_plan(advance).map(|_| ())
+    }
+}
+
+/// Why a leaf cannot be taken, with the way out: until it is, neither the clone nor what it reads can change there.
+fn not_taken(LeafKey { map, leaf }: LeafKey, error: Error) -> Error {
+    let way_out = format!(
+        "a clone or snapshot (map {}) still shares MiB {leaf} of its file with its source and cannot take it, so neither \
+         changes there: delete the clone or snapshot, or unmount and run oncefs fsck -y",
+        map.0
+    );
+    match error {
+        Error::Corrupt { what, detail } => Error::Corrupt { what, detail: format!("{detail}; {way_out}") },
+        Error::Io { what, source } => Error::Io { what: format!("{what}; {way_out}"), source },
+        Error::Invalid(text) => Error::Invalid(format!("{text}; {way_out}")),
+        other => other,
     }
 }
 

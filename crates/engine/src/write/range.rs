@@ -1,4 +1,4 @@
-//! Changes of whole ranges of a map: truncate, punch, zero, reserve, seek, clone, detach.
+//! Changes of whole ranges of a map: truncate, punch, zero, reserve, clone, detach.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -141,9 +141,10 @@ impl RangeChanges {
         if overlap {
             return Err(Error::Invalid("the source and the target of a clone overlap".to_owned()));
         }
-        for (map, first) in [source, target] {
-            self.range_parts.read_ahead_of_change(map, &(first.0..first.0.saturating_add(blocks.0)));
-        }
+        let range = |first: Lbn| first.0..first.0.saturating_add(blocks.0);
+        self.range_parts.read_ahead_of_sharing(source.0, &range(source.1));
+        self.range_parts.read_ahead_of_change(target.0, &range(target.1));
+        self.range_parts.read_ahead_of_filling(target.0, &range(target.1));
         // The replacement of a bad block is not reused.
         let _pin = self.pins.pin();
         let _locks = self.lock_two(source.0, target.0);

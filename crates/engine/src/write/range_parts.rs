@@ -136,38 +136,43 @@ impl RangeParts {
         self.own(map, leaves.into_iter().filter(|leaf| leaf * LEAF_BLOCKS < blocks.end))
     }
 
-    /// Reads the pages of the block table that a change of a range needs, before its map is locked: as many as one
-    /// group may have. If a page cannot be read, or leaves memory again, the change itself deals with it.
+    /// Gets ready for a change of a range, before its map is locked: pending clones take its leaves, and memory gets
+    /// the pages of the block table that the change needs, as many as one group may have. If a leaf cannot be taken, or
+    /// a page cannot be read or leaves memory again, the change itself deals with it.
     pub fn read_ahead_of_change(&self, map: MapId, blocks: &Range<u64>) {
-        let bounds = *self.journal.bounds();
-        let (mut pages, mut leaves) = (Vec::new(), 0);
-        let found = self.own_ahead(map, blocks).and_then(|()| {
-            self.metadata.each_leaf(map, blocks, |leaf| {
-                let (first, end) = within_leaf(leaf, blocks);
-                pages.extend(pages_in(self.metadata.leaf(LeafKey { map, leaf })?.slice(first, end)));
-                leaves += 1;
-                Ok(leaves < bounds.gated_leaves_max && (pages.len() as u64) < bounds.group_pages)
-            })
-        });
-        pages.sort_unstable();
-        pages.dedup();
-        let loaded = found.and_then(|()| {
-            pages.chunks(PORTION_PAGES).try_for_each(|portion| self.metadata.with_pages(|| portion.to_vec(), |_| ()))
-        });
-        if let Err(error) = loaded {
-            log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
-        }
+        let ready = self.own_ahead(map, blocks).and_then(|()| self.read_pages(map, blocks));
+        log_unready(map, ready);
     }
 
-    /// Reads the leaves of a range whose holes are filled, before its map is locked. It also reads leaves that hold
-    /// nothing yet, because only a look-up tells that they are empty. At most as many as a part may have. If one leaves
-    /// memory again, the change itself reads it.
+    /// The same for a range that is only shared: no leaf of it changes, so none has to be taken.
+    pub fn read_ahead_of_sharing(&self, map: MapId, blocks: &Range<u64>) {
+        log_unready(map, self.read_pages(map, blocks));
+    }
+
+    fn read_pages(&self, map: MapId, blocks: &Range<u64>) -> Result<()> {
+        let bounds = *self.journal.bounds();
+        let (mut pages, mut leaves) = (Vec::new(), 0);
+        self.metadata.each_leaf(map, blocks, |leaf| {
+            let (first, end) = within_leaf(leaf, blocks);
+            pages.extend(pages_in(self.metadata.leaf(LeafKey { map, leaf })?.slice(first, end)));
+            leaves += 1;
+            Ok(leaves < bounds.gated_leaves_max && (pages.len() as u64) < bounds.group_pages)
+        })?;
+        pages.sort_unstable();
+        pages.dedup();
+        pages.chunks(PORTION_PAGES).try_for_each(|portion| self.metadata.with_pages(|| portion.to_vec(), |_| ()))
+    }
+
+    /// Gets ready for a change that fills a range, before its map is locked: pending clones take its leaves, and memory
+    /// gets them. That includes leaves that hold nothing yet, because only a look-up tells that they are empty, and an
+    /// empty leaf is taken too before it is filled. At most as many as a part may have. If one cannot be taken or leaves
+    /// memory again, the change itself deals with it.
     pub fn read_ahead_of_filling(&self, map: MapId, blocks: &Range<u64>) {
-        let leaves = leaf_parts(map, Lbn(blocks.start), blocks.end.saturating_sub(blocks.start));
-        let leaves_max = self.journal.bounds().gated_leaves_max as usize;
-        if let Err(error) = leaves.take(leaves_max).try_for_each(|(key, _, _)| self.metadata.leaf(key).map(drop)) {
-            log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
-        }
+        let leaves_max = self.journal.bounds().gated_leaves_max;
+        let first = blocks.start / LEAF_BLOCKS;
+        let leaves = || first..blocks.end.div_ceil(LEAF_BLOCKS).min(first + leaves_max);
+        let read = |leaf| self.metadata.leaf(LeafKey { map, leaf }).map(drop);
+        log_unready(map, self.own(map, leaves()).and_then(|()| leaves().try_for_each(read)));
     }
 
     /// The targets that a clone of a map's blocks refers to. A bad block's replacement is shared, and reserved space
@@ -202,5 +207,11 @@ impl RangeParts {
             };
             pbns().map(take).collect()
         })?
+    }
+}
+
+fn log_unready(map: MapId, ready: Result<()>) {
+    if let Err(error) = ready {
+        log::debug!("cannot read ahead of a change of map {}: {error}", map.0);
     }
 }

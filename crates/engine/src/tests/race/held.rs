@@ -200,7 +200,7 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
 fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
     const READS_MAX: u64 = 32;
     take_most_reads();
-    let result = call().unwrap();
+    let result = call().unwrap_or_else(|error| panic!("{what}: {error}"));
     let most = take_most_reads();
     assert!(most <= READS_MAX, "{what}: a lock that others need is held for {most} reads from the disk");
     result
@@ -231,6 +231,44 @@ fn no_call_over_scattered_cold_blocks_holds_a_lock_that_others_need_for_many_rea
     let mut from = 0;
     while !bounded("freeing a portion of a deleted file", || volume.reclaimer.reclaim_portion(MapId(1), &mut from)) {
         volume.commits.checkpoint().unwrap();
+    }
+}
+
+/// A volume with a scattered file, of which a clone has taken nothing yet, with nothing in memory.
+fn cold_and_cloned() -> Arc<Volume> {
+    let (_, _, volume) = cold();
+    volume.lazy_clones.clone_map(MapId(1), || Blocks(2 * LEAVES * LEAF), |_, _, _| ()).unwrap();
+    volume
+}
+
+#[test]
+fn no_change_of_cold_blocks_that_a_clone_lacks_holds_a_lock_that_others_need_for_many_reads() {
+    type Call = fn(&Volume, Range<u64>) -> Result<()>;
+    let calls: [(&str, bool, Call); 5] = [
+        ("punching", false, |volume, part| {
+            volume.range_changes.zero(MapId(1), part.start, part.end - part.start, false, |_, _| ())
+        }),
+        ("zeroing", true, |volume, part| {
+            volume.range_changes.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ())
+        }),
+        ("reserving", true, |volume, part| {
+            volume.range_changes.reserve(MapId(1), part.start, part.end - part.start, |_, _| ())
+        }),
+        ("truncating", false, |volume, part| volume.range_changes.truncate(MapId(1), part.start, |_, _| ())),
+        ("cloning over it", true, |volume, part| {
+            let blocks = Blocks((part.end - part.start) / BLOCK);
+            volume.clone_blocks((MapId(77), Lbn(0)), (MapId(1), Lbn(part.start / BLOCK)), blocks, |_, _| ())
+        }),
+    ];
+    for (what, fills_holes, call) in calls {
+        let volume = cold_and_cloned();
+        let parts = volume.range_parts.parts(MapId(1), &(0..2 * LEAVES * LEAF * BLOCK), fills_holes).unwrap();
+        // From the end, as truncating goes.
+        for part in parts.into_iter().rev() {
+            bounded(what, || call(&volume, part));
+            volume.commits.checkpoint().unwrap();
+        }
+        assert_eq!(volume.base.state.lock().clones.to_take(LeafKey { map: MapId(1), leaf: 3 }), None, "{what}");
     }
 }
 

@@ -89,8 +89,18 @@ fn explore<F: Fn(Random) + Copy + Send + Sync + 'static>(work: F) {
     }
 }
 
-const NOBODY: Roles =
-    Roles { writers: 0, readers: 0, committers: 0, checkpointers: 0, releasers: 0, reclaimers: 0, workers: 0 };
+const NOBODY: Roles = Roles {
+    writers: 0,
+    cutters: 0,
+    cloners: 0,
+    readers: 0,
+    committers: 0,
+    checkpointers: 0,
+    releasers: 0,
+    reclaimers: 0,
+    workers: 0,
+    takers: 0,
+};
 
 /// One writer frees the blocks that another shares in-line.
 #[test]
@@ -160,6 +170,26 @@ fn the_worker_remaps_beside_checkpoints() {
     explore(|random| {
         let shape = Shape { inline: Inline::Off, ..Shape::small() };
         run(shape, Roles { writers: 1, workers: 1, checkpointers: 1, releasers: 1, ..NOBODY }, random);
+    });
+}
+
+/// Lazy clones begin while their sources are written, cut and deleted, and leaves are taken by each of these changes, by
+/// the background and by further clones.
+#[test]
+fn clones_begin_and_take_leaves_beside_changes() {
+    explore(|random| {
+        let roles = Roles { writers: 1, cutters: 1, cloners: 1, readers: 1, takers: 1, ..NOBODY };
+        run(Shape::on_two_leaves(), Roles { committers: 1, reclaimers: 1, ..roles }, random);
+    });
+}
+
+/// Clones meet remaps of blocks that they share, checkpoints and released blocks.
+#[test]
+fn clones_meet_remaps_and_checkpoints() {
+    explore(|random| {
+        let roles = Roles { writers: 1, cloners: 1, takers: 1, workers: 1, ..NOBODY };
+        let shape = Shape { inline: Inline::Off, ..Shape::on_two_leaves() };
+        run(shape, Roles { checkpointers: 1, releasers: 1, reclaimers: 1, ..roles }, random);
     });
 }
 

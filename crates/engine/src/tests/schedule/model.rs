@@ -60,8 +60,8 @@ pub fn shared_content(random: &mut Random, blocks: u64) -> Content {
     (0..blocks).map(|_| 1 + random.below(FEW)).collect()
 }
 
-/// Reads whole blocks, each of which must be one that was written.
-pub fn read(volume: &Volume, map: MapId, first: u64, blocks: u64) -> Result<Content> {
+/// Reads the first blocks of a file, which begins at block `first` of its map. Each must be one that was written.
+fn read(volume: &Volume, map: MapId, first: u64, blocks: u64) -> Result<Content> {
     let mut content = Content::new();
     for at in (first..first + blocks).step_by(READ_BLOCKS) {
         let count = (first + blocks - at).min(READ_BLOCKS as u64);
@@ -80,13 +80,15 @@ pub fn read(volume: &Volume, map: MapId, first: u64, blocks: u64) -> Result<Cont
 pub struct File {
     pub map: MapId,
     pub versions: Vec<Content>,
+    /// The content that was published last. It changes under the lock of the file's map.
+    pub published: Content,
     /// All contents that it ever had.
     pub seen: BTreeSet<u64>,
 }
 
 impl File {
     pub fn new(map: MapId) -> Self {
-        Self { map, versions: vec![Vec::new()], seen: BTreeSet::from([0]) }
+        Self { map, versions: vec![Vec::new()], published: Vec::new(), seen: BTreeSet::from([0]) }
     }
 
     pub fn newest(&self) -> &Content {
@@ -98,6 +100,8 @@ impl File {
 /// one step.
 pub struct Model {
     pub devices: Devices,
+    /// The block of a map at which its file begins.
+    pub first: u64,
     files: Mutex<Vec<File>>,
     requests_until_cut: AtomicU64,
     random: Mutex<Random>,
@@ -106,10 +110,10 @@ pub struct Model {
 
 impl Model {
     /// A new volume.
-    pub fn new(devices: Devices, mut random: Random) -> Self {
+    pub fn new(devices: Devices, first: u64, mut random: Random) -> Self {
         let requests_until_cut = AtomicU64::new(random.below(REQUESTS));
         let (files, cuts) = (Mutex::default(), Mutex::default());
-        Self { devices, files, requests_until_cut, random: Mutex::new(random), cuts }
+        Self { devices, first, files, requests_until_cut, random: Mutex::new(random), cuts }
     }
 
     /// A device gets a request, which may be the one that a power cut prevents.
@@ -160,6 +164,12 @@ impl Model {
         file.versions.push(content);
     }
 
+    /// The file's newest content is about to be published: its map is locked, and nothing refuses the change any more.
+    pub fn publish(&self, slot: usize) {
+        let file = &mut self.files.lock()[slot];
+        file.published = file.newest().clone();
+    }
+
     /// A change that was refused did not happen.
     pub fn did_not_happen(&self, slot: usize) {
         self.files.lock()[slot].versions.pop();
@@ -182,11 +192,45 @@ impl Model {
 
     /// After a power cut each file holds one of its possible contents: at the cuts in between, and now.
     pub fn check_power_cuts(&self) {
-        recovered(&self.devices.after_power_cut_of_all(), &self.files.lock(), "after a power cut at the end");
+        self.recovered(&self.devices.after_power_cut_of_all(), &self.files.lock(), "after a power cut at the end");
         for (devices, files) in self.cuts.lock().drain(..) {
-            recovered(&devices, &files, "after a power cut in between");
+            self.recovered(&devices, &files, "after a power cut in between");
         }
     }
+
+    /// Reads the first blocks of a file. Each must be one that was written.
+    pub fn read(&self, volume: &Volume, map: MapId, blocks: u64) -> Result<Content> {
+        read(volume, map, self.first, blocks)
+    }
+
+    /// In the recovered volume, each file holds one of its possible contents, also once all clones are complete.
+    fn recovered(&self, devices: &Devices, files: &[File], when: &str) {
+        let volume = devices.open();
+        let found: Vec<_> =
+            files.iter().enumerate().map(|(slot, file)| self.recovered_file(&volume, slot, file, when)).collect();
+        if volume.lazy_clones.are_any() {
+            take_all_leaves(&volume);
+            for (slot, file) in files.iter().enumerate() {
+                let taken = self.recovered_file(&volume, slot, file, when);
+                assert_eq!(taken, found[slot], "{when}: file {slot} changed when clones took leaves");
+            }
+        }
+        assert_clean(&volume, when);
+    }
+
+    fn recovered_file(&self, volume: &Volume, slot: usize, file: &File, when: &str) -> Content {
+        let record = volume.metadata.get(&[0x10, slot as u8]).unwrap();
+        let number =
+            |at: usize| record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
+        let found = self.read(volume, MapId(number(0)), number(8)).unwrap();
+        assert!(file.versions.contains(&found), "{when}: file {slot} holds {found:x?}, none of {:x?}", file.versions);
+        found
+    }
+}
+
+/// Completes all pending clones.
+pub fn take_all_leaves(volume: &Volume) {
+    while volume.lazy_clones.step().unwrap() {}
 }
 
 /// Keeps a file's map and size with its change.
@@ -198,19 +242,6 @@ pub fn note(slot: usize, map: MapId, content: &Content) -> impl FnOnce(i64, &mut
 /// Notes that the file is deleted.
 pub fn note_gone(slot: usize) -> impl FnOnce(&mut Change) {
     move |change| change.delete(vec![0x10, slot as u8])
-}
-
-/// In the recovered volume, each file holds one of its possible contents.
-fn recovered(devices: &Devices, files: &[File], when: &str) {
-    let volume = devices.open();
-    for (slot, file) in files.iter().enumerate() {
-        let record = volume.metadata.get(&[0x10, slot as u8]).unwrap();
-        let number =
-            |at: usize| record.as_ref().map_or(0, |record| u64::from_le_bytes(record[at..at + 8].try_into().unwrap()));
-        let found = read(&volume, MapId(number(0)), 0, number(8)).unwrap();
-        assert!(file.versions.contains(&found), "{when}: file {slot} holds {found:x?}, none of {:x?}", file.versions);
-    }
-    assert_clean(&volume, when);
 }
 
 pub fn assert_clean(volume: &Volume, when: &str) {

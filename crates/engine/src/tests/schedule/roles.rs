@@ -1,16 +1,17 @@
 //! The work of each thread: a few operations, which its own generator chooses.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use shuttle::thread;
 
-use super::model::{BLOCK, Content, bytes_of, note, note_gone, read};
+use super::model::{BLOCK, Content, bytes_of, note, note_gone};
 use super::volume::{Shape, SmallVolume};
 use crate::tests::fixture::Random;
-use crate::{BackgroundStep, Blocks, Error, Lbn, Result};
+use crate::{BackgroundStep, Blocks, Change, Error, Lbn, Result};
 
-/// Files of each writer.
+/// Files of each thread that changes files.
 const FILES: usize = 2;
 /// How often a thread does its work.
 const TIMES: usize = 3;
@@ -28,7 +29,11 @@ const REVISITED: u64 = 8;
 pub struct Roles {
     /// Change files of their own, and commit.
     pub writers: u64,
-    /// Read the writers' files, and clone parts of them.
+    /// Change files of their own, mostly by truncating and punching them.
+    pub cutters: u64,
+    /// Have files of their own that are lazy clones of any files, and change some.
+    pub cloners: u64,
+    /// Read files of all threads.
     pub readers: u64,
     /// Commit.
     pub committers: u64,
@@ -40,28 +45,37 @@ pub struct Roles {
     pub reclaimers: u64,
     /// Deduplicate out of line.
     pub workers: u64,
+    /// Take the leaves that clones lack.
+    pub takers: u64,
 }
 
-type Role = fn(&SmallVolume, usize, &mut Random);
+/// The files of a thread's own, for those that have some.
+type Own = Range<usize>;
+type Role = fn(&SmallVolume, Own, &mut Random);
 
-/// Lets all of them work on a new small and compares it with the model.
+/// Lets all of them work on a new small volume, and compares it with the model.
 pub fn run(shape: Shape, roles: Roles, mut random: Random) {
-    let files = FILES * roles.writers as usize;
+    let files = FILES * (roles.writers + roles.cutters + roles.cloners) as usize;
     let small = Arc::new(SmallVolume::new(shape, files, Random::new(random.word())));
-    let kinds: [(u64, Role); 7] = [
+    // Those with files of their own come first.
+    let kinds: [(u64, Role); 10] = [
         (roles.writers, write),
+        (roles.cutters, cut),
+        (roles.cloners, clone_lazily),
         (roles.readers, read_others),
         (roles.committers, |small, _, _| small.commit(0..0)),
         (roles.checkpointers, |small, _, _| small.volume.commits.checkpoint().unwrap()),
         (roles.releasers, release),
         (roles.reclaimers, |small, _, _| reclaim(small)),
         (roles.workers, deduplicate),
+        (roles.takers, take_leaves),
     ];
     let mut threads = Vec::new();
     for (count, role) in kinds {
-        for index in 0..count as usize {
+        for _ in 0..count {
             let (small, mut random) = (small.clone(), Random::new(random.word()));
-            threads.push(thread::spawn(move || (0..TIMES).for_each(|_| role(&small, index, &mut random))));
+            let own = FILES * threads.len()..FILES * (threads.len() + 1);
+            threads.push(thread::spawn(move || (0..TIMES).for_each(|_| role(&small, own.clone(), &mut random))));
         }
     }
     let committer = shape.has_committer.then(|| {
@@ -77,30 +91,84 @@ pub fn run(shape: Shape, roles: Roles, mut random: Random) {
 }
 
 /// Changes its own files, reads them back, and commits now and then.
-fn write(small: &SmallVolume, writer: usize, random: &mut Random) {
-    let own = writer * FILES..(writer + 1) * FILES;
+fn write(small: &SmallVolume, own: Own, random: &mut Random) {
+    change_own(small, own, random, any_kind);
+}
+
+/// The same, but it mostly takes blocks away.
+fn cut(small: &SmallVolume, own: Own, random: &mut Random) {
+    const KINDS: [u64; 4] = [TRUNCATE, ZERO, CLEAR, WRITE];
+    change_own(small, own, random, |random| KINDS[random.below(4) as usize]);
+}
+
+fn change_own(small: &SmallVolume, own: Own, random: &mut Random, kind: Kind) {
     for _ in 0..CHANGES {
-        let slot = own.start + random.below(FILES as u64) as usize;
-        if random.below(4) == 0 {
-            small.commit(own.clone());
-        } else {
-            change(small, slot, random);
+        let slot = any_of(&own, random);
+        match random.below(4) {
+            0 => small.commit(own.clone()),
+            _ => change(small, slot, kind, random),
         }
-        let file = small.model.file(slot);
-        let found = read(&small.volume, file.map, 0, file.newest().len() as u64).unwrap();
-        assert_eq!(&found, file.newest(), "file {slot} differs from what its writer wrote");
+        small.assert_newest(slot);
     }
 }
 
-fn change(small: &SmallVolume, slot: usize, random: &mut Random) {
+/// Replaces its own files by lazy clones of any files, changes clones, and reads them back.
+fn clone_lazily(small: &SmallVolume, own: Own, random: &mut Random) {
+    for _ in 0..CHANGES {
+        let slot = any_of(&own, random);
+        match random.below(6) {
+            0 => small.commit(own.clone()),
+            1 => change(small, slot, any_kind, random),
+            _ => {
+                change(small, slot, |_| CLEAR, random);
+                begin_clone(small, any_of(&(0..small.model.len()), random), slot);
+            }
+        }
+        small.assert_newest(slot);
+    }
+}
+
+/// Makes an empty file a lazy clone of another one, whose content at that moment is known under the lock of its map.
+fn begin_clone(small: &SmallVolume, source: usize, slot: usize) {
+    let model = &small.model;
+    let blocks = || Blocks(small.shape.first + model.file(source).published.len() as u64);
+    let cloned = small.volume.lazy_clones.clone_map(model.file(source).map, blocks, |map, _, record| {
+        let content = model.file(source).published;
+        model.expect(slot, content.clone());
+        model.publish(slot);
+        note(slot, map, &content)(0, record);
+    });
+    match cloned {
+        Ok(map) => model.replace(slot, map),
+        Err(error) => assert!(matches!(error, Error::MapDetached), "{error}"),
+    }
+}
+
+fn any_of(slots: &Own, random: &mut Random) -> usize {
+    slots.start + random.below(slots.len() as u64) as usize
+}
+
+/// Chooses the kind of a change.
+type Kind = fn(&mut Random) -> u64;
+// 2 and 3 clone a range, and other numbers below 10 write.
+const TRUNCATE: u64 = 0;
+const CLEAR: u64 = 1;
+const ZERO: u64 = 4;
+const WRITE: u64 = 5;
+
+fn any_kind(random: &mut Random) -> u64 {
+    random.below(10)
+}
+
+fn change(small: &SmallVolume, slot: usize, kind: Kind, random: &mut Random) {
     let mut new = small.model.file(slot).newest().clone();
     let first = random.below(FIRST_MAX);
     let blocks = if random.below(2) == 0 { small.shape.write_blocks_max } else { 1 + random.below(3) };
     let range = first as usize..(first + blocks) as usize;
-    let kind = random.below(10);
+    let kind = kind(random);
     match kind {
-        0 => new.resize(range.start, 0),
-        1 => new.clear(),
+        TRUNCATE => new.resize(range.start, 0),
+        CLEAR => new.clear(),
         2 | 3 => {
             let other = small.model.file(slot ^ 1).newest().clone();
             new.resize(new.len().max(range.end), 0);
@@ -109,7 +177,7 @@ fn change(small: &SmallVolume, slot: usize, random: &mut Random) {
         }
         _ => {
             new.resize(new.len().max(range.end), 0);
-            let written = if kind == 4 { vec![0; range.len()] } else { small.content(random, blocks) };
+            let written = if kind == ZERO { vec![0; range.len()] } else { small.content(random, blocks) };
             new[range.clone()].copy_from_slice(&written);
         }
     }
@@ -127,31 +195,37 @@ fn change(small: &SmallVolume, slot: usize, random: &mut Random) {
     }
 }
 
-fn publish(small: &SmallVolume, slot: usize, kind: u64, range: std::ops::Range<usize>, new: &Content) -> Result<()> {
-    let (volume, map) = (&small.volume, small.model.file(slot).map);
-    let (at, blocks) = (range.start as u64, range.len() as u64);
-    let noted = note(slot, map, new);
+fn publish(small: &SmallVolume, slot: usize, kind: u64, range: Range<usize>, new: &Content) -> Result<()> {
+    let (volume, map, begins) = (&small.volume, small.model.file(slot).map, small.shape.first);
+    let (at, blocks) = (begins + range.start as u64, range.len() as u64);
+    let noted = |added: i64, change: &mut Change| {
+        small.model.publish(slot);
+        note(slot, map, new)(added, change);
+    };
     match kind {
-        0 => volume.range_changes.truncate(map, at * BLOCK, noted),
-        1 => {
-            volume.range_changes.detach(map, note_gone(slot))?;
+        TRUNCATE => volume.range_changes.truncate(map, at * BLOCK, noted),
+        CLEAR => {
+            volume.range_changes.detach(map, |change| {
+                small.model.publish(slot);
+                note_gone(slot)(change);
+            })?;
             small.model.replace(slot, small.fresh_map());
             Ok(())
         }
         2 | 3 => {
             let other = small.model.file(slot ^ 1).map;
-            volume.clone_blocks((other, Lbn(0)), (map, Lbn(at)), Blocks(blocks), noted)
+            volume.clone_blocks((other, Lbn(begins)), (map, Lbn(at)), Blocks(blocks), noted)
         }
-        4 => volume.range_changes.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
+        ZERO => volume.range_changes.zero(map, at * BLOCK, blocks * BLOCK, false, noted),
         _ => volume.write(map, at * BLOCK, &bytes_of(&new[range]), noted),
     }
 }
 
 /// Reads any file, even while it changes: it has only content that its writer wrote.
-fn read_others(small: &SmallVolume, _: usize, random: &mut Random) {
-    let slot = random.below(small.model.len() as u64) as usize;
+fn read_others(small: &SmallVolume, _: Own, random: &mut Random) {
+    let slot = any_of(&(0..small.model.len()), random);
     let file = small.model.file(slot);
-    match read(&small.volume, file.map, 0, READ_BLOCKS) {
+    match small.model.read(&small.volume, file.map, READ_BLOCKS) {
         Ok(found) => {
             let seen = small.model.file(slot).seen;
             assert!(found.iter().all(|id| seen.contains(id)), "file {slot} has {found:x?}, its writer knows {seen:x?}");
@@ -160,7 +234,7 @@ fn read_others(small: &SmallVolume, _: usize, random: &mut Random) {
     }
 }
 
-fn release(small: &SmallVolume, _: usize, random: &mut Random) {
+fn release(small: &SmallVolume, _: Own, random: &mut Random) {
     small.volume.groups.release_waiting();
     if random.below(2) == 0 {
         small.volume.free_blocks.punch_some();
@@ -173,7 +247,11 @@ fn reclaim(small: &SmallVolume) {
     }
 }
 
-fn deduplicate(small: &SmallVolume, _: usize, random: &mut Random) {
+fn take_leaves(small: &SmallVolume, _: Own, _: &mut Random) {
+    small.volume.lazy_clones.step().unwrap();
+}
+
+fn deduplicate(small: &SmallVolume, _: Own, random: &mut Random) {
     match random.below(6) {
         0 => small.volume.worklist.begin_full_pass(),
         1 => {

@@ -9,9 +9,9 @@
 //! of absent tags read none. Losing a page, or all of them, costs savings, never data.
 
 mod adoption;
-mod directory;
 mod memory_pages;
 mod page_table;
+mod prefix_directory;
 mod sweep;
 
 use std::cmp::Reverse;
@@ -20,10 +20,10 @@ use std::ops::AddAssign;
 use crate::hints::{HOLDERS_MAX, Hint};
 use crate::{Pbn, Tag};
 pub use adoption::Adoption;
-pub use directory::Prefix;
-use directory::{DEPTH_MAX, DEPTH_MIN, Directory};
 pub use memory_pages::MemoryPages;
 use page_table::PageTable;
+pub use prefix_directory::Prefix;
+use prefix_directory::{DEPTH_MAX, DEPTH_MIN, Directory};
 pub use sweep::Swept;
 
 /// Bits by which a page's prefix may be longer than an even spread requires.

@@ -3,7 +3,7 @@
 //! Owns the rule: the rate is proportional to the remaining charge, and dedup is off in low-power mode. Leaves reading
 //! the charge to the engine (`pace/system_load.rs`).
 
-use crate::ranges::{RangeError, within};
+use crate::out_of_range::{RangeError, within};
 
 /// The machine's energy supply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

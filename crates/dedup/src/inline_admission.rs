@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::ranges::{RangeError, within};
+use crate::out_of_range::{RangeError, within};
 
 /// The credit of a whole request: shares are kept to a millionth.
 const CREDIT: u32 = 1_000_000;

@@ -37,19 +37,19 @@ mod piece_cost;
 #[cfg(test)]
 #[path = "../../toolbox/src/counts.rs"]
 mod counts;
+mod out_of_range;
 #[cfg(test)]
 #[path = "../../toolbox/src/random.rs"]
 mod random;
-mod ranges;
 mod rank_queues;
 mod rank_rule;
 mod read_pattern;
-mod schedule;
 mod single_hints;
 mod skipped;
 mod succession;
 mod usage;
 mod within;
+mod worker_hours;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use budget::{FilePieces, PieceCost, PieceCounter, Slowdown};
@@ -68,14 +68,14 @@ pub use hints::{
 };
 pub use inline_admission::{Admission, DuplicateShare, Fingerprinting, Rule as AdmissionRule, WritePace};
 pub use load_limit::LoadLimit;
+pub use out_of_range::RangeError;
 pub use pace::{BatchSize, Conditions, Mode as PaceMode, Pace, PaceRule, Progress, Turn, Why};
 pub use piece_cost::{PieceCostEstimate, ReadTime};
-pub use ranges::RangeError;
 pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use rank_rule::RankRule;
 pub use read_pattern::ReadPattern;
-pub use schedule::{InvalidSchedule, Schedule, WeekMinute};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use succession::Succession;
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};
 pub use within::{Allowance, Within, detect_within};
+pub use worker_hours::{InvalidSchedule, Schedule, WeekMinute};

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::ranges::{RangeError, within};
+use crate::out_of_range::{RangeError, within};
 
 mod batch;
 mod bucket;

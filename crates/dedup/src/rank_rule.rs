@@ -4,7 +4,7 @@
 //! `rank_queues` which files are judged when, to `file_policy` the meaning of a rank, and to fs (`ranker.rs`) examining
 //! the files and storing their ranks.
 
-use crate::ranges::{RangeError, within};
+use crate::out_of_range::{RangeError, within};
 use crate::{Moment, Rank, Usage};
 
 const SECONDS_PER_DAY: u32 = 86_400;

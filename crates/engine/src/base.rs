@@ -8,7 +8,7 @@ use crate::backlog::list::Backlog;
 use crate::commit::log::{Journal, JournalBounds, Log};
 use crate::device::Device;
 use crate::hash::Hasher;
-use crate::hints::disk::DiskHints;
+use crate::hints::disk_level::DiskHints;
 use crate::hints::store::Hints;
 use crate::known_damage::notices::Damage;
 use crate::kv::Kv;

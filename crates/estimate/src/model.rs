@@ -11,7 +11,7 @@ use crate::contents::Content;
 
 /// Stands for an earlier block of the same batch. Larger than any pbn, so that stored blocks come first.
 const IN_BATCH: u64 = 1 << 62;
-/// Blocks with this many references cost a reader nothing (`engine`, `policy/budget.rs`).
+/// Blocks with this many references cost a reader nothing (`engine`, `policy/account_from_map.rs`).
 const REFS_FREE_MIN: u32 = 256;
 /// Bytes of a further holder of a content, with its part of the table.
 const HOLDER_BYTES: u64 = 64;

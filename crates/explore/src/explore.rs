@@ -14,9 +14,9 @@ use crate::image::Images;
 use crate::judge;
 use crate::live::{Recording, Setup};
 use crate::point::Point;
-use crate::snapshot::Snapshot;
 use crate::states::{Crash, Effort, StateId, for_each_state};
 use crate::tape::{Allowed, Recorded};
+use crate::visible_state::Snapshot;
 use crate::workload::{Base, Workload};
 
 /// One recovery in this many is crashed again.

@@ -11,8 +11,8 @@ use crate::image::{DeviceImage, Images, Part};
 use crate::live::{Setup, StepClock};
 use crate::operation::Content;
 use crate::point::Doing;
-use crate::snapshot::Snapshot;
 use crate::tape::{Allowed, Recorded, Tape};
+use crate::visible_state::Snapshot;
 
 /// Later than every time of a workload.
 const AFTERWARDS: i64 = 1_000_000;

@@ -13,9 +13,9 @@ pub mod plan;
 pub mod point;
 pub mod report;
 pub mod setups;
-pub mod snapshot;
 pub mod states;
 pub mod tape;
+pub mod visible_state;
 pub mod workload;
 
 mod directed;

@@ -12,8 +12,8 @@ use crate::image::{DeviceImage, Images, Part};
 use crate::model::{Model, Reference};
 use crate::operation::Path;
 use crate::point::Doing;
-use crate::snapshot::Snapshot;
 use crate::tape::{Recorded, Tape};
+use crate::visible_state::Snapshot;
 
 /// Memory for caches and hints.
 const MEMORY_BYTES: u64 = 2 << 20;

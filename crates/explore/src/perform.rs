@@ -13,8 +13,8 @@ use crate::live::Live;
 use crate::model::Node;
 use crate::operation::{Content, Operation, Path};
 use crate::point::Doing;
-use crate::snapshot::Snapshot;
 use crate::tape::Allowed;
+use crate::visible_state::Snapshot;
 
 const ROOT: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };

@@ -19,7 +19,7 @@ mod fsck;
 mod inodes;
 mod names;
 mod ranking;
-mod scan;
+mod record_scan;
 mod trees;
 mod types;
 mod usage;

@@ -12,7 +12,7 @@ use crate::control::answers::Tuned;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
-use crate::figures::snapshot::saved_bytes;
+use crate::figures::of_mount::saved_bytes;
 use crate::mounting::options::{self, Setting};
 use crate::names::{self, shown};
 use crate::process::signals::EndSignals;

@@ -10,9 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::disks::of_mount::{
-    self, WAIT_SECONDS, device_of, find, find_in, mount_of, refuse_attached, whole_sectors,
-};
+use crate::disks::of_mount::{self, WAIT_SECONDS, device_of, find, find_in, mount_of, refuse_attached, whole_sectors};
 use crate::disks::{Access, DiskName, DiskOrSnapshot, Front, LoopDevices, standstill};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;

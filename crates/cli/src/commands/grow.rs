@@ -10,7 +10,7 @@ use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::figures::snapshot::HostSpace;
+use crate::figures::of_mount::HostSpace;
 use crate::names::shown;
 use crate::process::holders;
 use crate::profiles;

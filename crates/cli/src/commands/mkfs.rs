@@ -12,7 +12,7 @@ use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::help::UNITS;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::figures::snapshot::HostSpace;
+use crate::figures::of_mount::HostSpace;
 use crate::mounting::options;
 use crate::names::shown;
 use crate::process::confinement::confine_mkfs;

@@ -26,7 +26,7 @@ use crate::commands::stats::fragmentation::Fragmentation;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::figures::history::Timeline;
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 use crate::replace::{can_be_replaced, replace};

@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::control::target::Daemon;
 use crate::failure::Outcome;
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::figures::{explain, json, schema};
 use crate::names;
 use crate::text::unix_seconds;

@@ -16,7 +16,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use self::rates::{History, Moment};
 use crate::control::target::Daemon;
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::mounting::mount_table;
 use crate::names::shown;
 use crate::process::signals::EndSignals;

@@ -22,7 +22,7 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::control::server::{CLIENT_GONE, Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
-use crate::figures::snapshot::{HostSpace, Snapshot, WAITING_FOR_ROOM};
+use crate::figures::of_mount::{HostSpace, Snapshot, WAITING_FOR_ROOM};
 use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
 

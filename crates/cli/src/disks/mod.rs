@@ -3,16 +3,16 @@
 //! A file system on a disk answers small operations in the kernel, and the volume stores each of its blocks once. The
 //! commands set up the devices; the confined daemon never does.
 
-mod content;
+mod file_system_size;
 mod folder;
-mod front;
+mod loop_devices;
 mod name;
 pub mod of_mount;
 pub mod standstill;
 
-pub use content::{Content, content};
+pub use file_system_size::{Content, content};
 pub use folder::{Disk, Folder};
-pub use front::{Access, Front, LoopDevices, lock, mounted_at, shows};
+pub use loop_devices::{Access, Front, LoopDevices, lock, mounted_at, shows};
 pub use name::{DiskName, DiskOrSnapshot};
 
 /// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::commands::stats::summary;
     use crate::figures::health::Limits;
-    use crate::figures::snapshot::Snapshot;
+    use crate::figures::of_mount::Snapshot;
 
     #[test]
     fn a_figure_is_explained_with_its_kind_and_its_unit() {

@@ -2,7 +2,7 @@
 
 use oncefs_engine::{Histogram, Sizes};
 
-use super::snapshot::Snapshot;
+use super::of_mount::Snapshot;
 
 /// The behavior of a figure over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

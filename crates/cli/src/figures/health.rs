@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::snapshot::{Snapshot, WAITING_FOR_ROOM};
+use super::of_mount::{Snapshot, WAITING_FOR_ROOM};
 use crate::names::shown;
 use crate::size::Size;
 
@@ -185,7 +185,7 @@ fn worker_behind(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshot::HostSpace;
+    use super::super::of_mount::HostSpace;
     use super::*;
 
     const GIB: u64 = 1 << 30;

@@ -5,7 +5,7 @@ use std::path::Path;
 use oncefs_engine::{History, HistoryPoint};
 
 use super::forecast::Trend;
-use super::snapshot::Snapshot;
+use super::of_mount::Snapshot;
 use crate::failure::{OrFail, Outcome, exit};
 use crate::names::shown;
 use crate::text::utc;

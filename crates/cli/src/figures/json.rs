@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::figure::Value;
 use super::health::{Finding, Limits, findings};
-use super::snapshot::Snapshot;
+use super::of_mount::Snapshot;
 use super::table::FIGURES;
 use crate::names::Name;
 

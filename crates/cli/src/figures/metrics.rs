@@ -7,7 +7,7 @@ use oncefs_engine::{Histogram, Sizes};
 
 use super::figure::{Figure, Kind, Unit, Value};
 use super::health::{Cause, Finding, Limits, findings};
-use super::snapshot::Snapshot;
+use super::of_mount::Snapshot;
 use super::table::FIGURES;
 use crate::names::shown;
 

@@ -10,7 +10,7 @@ pub mod health;
 pub mod history;
 pub mod json;
 pub mod metrics;
+pub mod of_mount;
 pub mod schema;
-pub mod snapshot;
 pub mod table;
 pub mod volumes;

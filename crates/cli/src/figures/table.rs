@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stage, StageReport, settings};
 
 use super::figure::{Figure, Kind, Source, Unit, Value};
-use super::snapshot::{Snapshot, WAITING_FOR_ROOM};
+use super::of_mount::{Snapshot, WAITING_FOR_ROOM};
 
 /// All figures: those of the groups, the counters, the settings.
 pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {

@@ -7,7 +7,7 @@ use clap::Args;
 use oncefs_engine::Store;
 
 use super::health::{Cause, Finding, Limits, findings};
-use super::snapshot::Snapshot;
+use super::of_mount::Snapshot;
 use crate::control::client::Connection;
 use crate::control::in_use;
 use crate::control::target::Daemon;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use oncefs_dedup::{Hint, HintOptions, HintStore, Sample};
 
 use crate::hints::coverage::Coverage;
-use crate::hints::disk::{Condition, DiskHints, in_use};
+use crate::hints::disk_level::{Condition, DiskHints, in_use};
 use crate::settings::values::Settings;
 use crate::stats::counters::Counters;
 use crate::sync::{AtomicBool, LockRank, Mutex};

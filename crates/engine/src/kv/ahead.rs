@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::place::Place;
+use super::paths::Place;
 use super::{files, proof};
 use crate::Copies;
 use crate::format::record_list::RecordFile;

@@ -24,8 +24,8 @@ use rocksdb::{DB, ReadOptions, ReadTier};
 
 use super::ahead::Ahead;
 use super::failed::may_pass;
-pub use super::place::{FOLDER, Place};
-use super::place::{LIST, LIST_ASIDE};
+pub use super::paths::{FOLDER, Place};
+use super::paths::{LIST, LIST_ASIDE};
 use super::{files, manifest, proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error};

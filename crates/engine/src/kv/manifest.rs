@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::files;
-use super::place::Place;
+use super::paths::Place;
 use crate::{Error, Result};
 
 /// Records do not cross the ends of blocks.

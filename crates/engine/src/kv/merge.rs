@@ -22,7 +22,7 @@ use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilt
 
 use super::ahead::Ahead;
 use super::files;
-use super::place::Place;
+use super::paths::Place;
 
 const NAME: &CStr = c"oncefs-copies-of-merges";
 

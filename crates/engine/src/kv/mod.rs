@@ -2,20 +2,20 @@
 
 mod ahead;
 pub mod copies;
+mod correct_bytes;
 mod failed;
 #[cfg(any(test, feature = "testing"))]
 mod faulty;
 mod files;
 mod follower;
-mod in_use;
 mod manifest;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
-mod mend;
 mod merge;
-mod place;
+mod paths;
 mod proof;
 mod restore;
+mod restore_in_use;
 mod rocks;
 pub(crate) mod salvage;
 mod table_file;

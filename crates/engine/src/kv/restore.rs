@@ -11,7 +11,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use super::files::{self, CURRENT};
-use super::place::Place;
+use super::paths::Place;
 use super::{manifest, proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};

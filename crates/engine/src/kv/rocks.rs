@@ -18,7 +18,7 @@ use super::ahead::Ahead;
 use super::copies::{Keeper, Updated};
 use super::failed::{failed, may_pass};
 use super::follower::Follower;
-use super::place::Place;
+use super::paths::Place;
 use super::restore::{self, FilesFound};
 use super::salvage::{self, Salvaged, Terms};
 use super::{Kv, KvMemory, Put, files, manifest, merge};

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use rocksdb::{DB, FlushOptions, IteratorMode, Options, WriteBatch, WriteOptions};
 
-use super::place::Place;
+use super::paths::Place;
 use super::table_file::{self, Found};
 use super::{files, manifest};
 use crate::format::checkpoint::Checkpoint;

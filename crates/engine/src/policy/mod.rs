@@ -1,7 +1,7 @@
 //! How each file is deduplicated, and the measurements that decide it.
 
+pub mod account_from_map;
 pub mod accounts;
-pub mod budget;
 pub mod device_reads;
 pub mod effective;
 pub mod inline;

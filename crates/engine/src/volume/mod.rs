@@ -8,12 +8,12 @@ pub mod exclusive_lock;
 pub mod files;
 pub mod grow;
 pub mod leave;
+pub mod make_room;
 pub mod memory_budget;
 pub mod open;
 pub mod ownership;
 pub mod recover;
 pub mod report;
-pub mod room;
 pub mod salvage;
 #[cfg(any(test, feature = "testing"))]
 pub mod steps;

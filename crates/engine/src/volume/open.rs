@@ -6,7 +6,7 @@ use crate::commit::log::{JournalBounds, Log};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::hash::Hasher;
-use crate::hints::disk;
+use crate::hints::disk_level;
 use crate::pace::system_load::SystemLoad;
 use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
@@ -55,7 +55,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
     let is_fresh = state.durable_sequence == 0;
     let disk_hints = backend.hints.filter(|_| settings.disk_level);
-    let disk_hints = disk_hints.and_then(|device| disk::open(device, backend.volume_id, state.totals.data));
+    let disk_hints = disk_hints.and_then(|device| disk_level::open(device, backend.volume_id, state.totals.data));
     let skipped = backend.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| file::open(device, backend.volume_id));
     let volume = Volume::new(Parts {

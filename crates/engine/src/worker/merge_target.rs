@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{Allowance, Candidates, Decision, RunRule, detect, detect_within};
 
 use crate::format::page::{COUNT_MAX, Entry};
-use crate::policy::budget::REFS_FREE_MIN;
+use crate::policy::account_from_map::REFS_FREE_MIN;
 use crate::write::visit::{Holders, Remap, Visit};
 use crate::{MapId, Pbn};
 

@@ -3,7 +3,6 @@
 pub mod admission;
 pub mod backlog_notes;
 pub mod batch;
-pub mod budget;
 pub mod confirm;
 pub mod confirm_remaps;
 pub mod decide;
@@ -21,5 +20,6 @@ pub mod range_parts;
 pub mod range_room;
 pub mod remap;
 pub mod share_open;
+pub mod spend_budget;
 pub mod steps;
 pub mod visit;

@@ -2,6 +2,6 @@
 
 pub mod flags;
 pub mod policy;
-pub mod room;
 pub mod set_attributes;
 pub mod xattr;
+pub mod xattr_bounds;

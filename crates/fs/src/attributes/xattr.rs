@@ -5,7 +5,7 @@ use std::sync::Arc;
 use oncefs_engine::Change;
 
 use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
-use crate::attributes::room::{NAMES_BYTES_MAX, PAGE_RECORDS, VALUE_BYTES_MAX};
+use crate::attributes::xattr_bounds::{NAMES_BYTES_MAX, PAGE_RECORDS, VALUE_BYTES_MAX};
 use crate::format::acl::{self, Acl};
 use crate::format::codec::after;
 use crate::format::inode::InodeRecord;

@@ -6,7 +6,7 @@ use oncefs_engine::{BLOCK_BYTES, BadPlace, MapId};
 
 use crate::format::inode::{self, InodeRecord};
 use crate::fsck::paths::{FileNames, names_of_maps};
-use crate::scan::for_each_record;
+use crate::record_scan::for_each_record;
 use crate::{FileSystem, Ino, Result};
 
 /// Records fetched at a time.

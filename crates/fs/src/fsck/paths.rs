@@ -13,7 +13,7 @@ use oncefs_engine::{MapId, Store};
 
 use crate::format::dirent::{self, Names};
 use crate::format::inode::{self, InodeRecord};
-use crate::scan::{EachRecord, for_each_record_while};
+use crate::record_scan::{EachRecord, for_each_record_while};
 use crate::{Ino, Result};
 
 /// Records fetched at a time.

@@ -19,7 +19,7 @@ const TOGETHER: [(&str, &[(&str, &str)]); 3] = [
             ("detect/choice.rs", "weighs sequences by the rule of `detect`"),
             ("detect/sequences.rs", "keeps with each sequence the choice that led to it"),
             ("disk_level.rs", "names pages, and calls the parts that find them"),
-            ("disk_level/directory.rs", "maps tags to pages by the names of `disk_level`"),
+            ("disk_level/prefix_directory.rs", "maps tags to pages by the names of `disk_level`"),
             ("disk_level/page_table.rs", "hands out pages by the names of `disk_level`"),
             ("hints.rs", "has the nouns and the interface of both stores, and chooses one of them"),
             ("hints/grouped.rs", "is one store behind the interface of `hints`"),

@@ -20,7 +20,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/kv/rocks.rs", "the twin of the trait that is RocksDB"),
             ("crates/engine/src/kv/copies.rs", "copies the files that RocksDB says are live"),
             ("crates/engine/src/kv/merge.rs", "learns from RocksDB that a merge begins and ends"),
-            ("crates/engine/src/kv/in_use", "opens the database again after its files were restored"),
+            ("crates/engine/src/kv/restore_in_use", "opens the database again after its files were restored"),
             ("crates/engine/src/kv/salvage", "makes a new database from a damaged one"),
             ("crates/engine/src/kv/failed.rs", "turns RocksDB's errors into ours"),
         ],

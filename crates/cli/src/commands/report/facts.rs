@@ -4,7 +4,7 @@ use super::collect::Collected;
 use super::partners::Sharing;
 use crate::commands::stats::fragmentation::Fragmentation;
 use crate::figures::history::Timeline;
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 
 /// The facts about a mounted volume.
 pub struct Facts<'a> {

@@ -9,7 +9,7 @@ use super::markup::{Head, Markup, note, size, table};
 use super::partners::Sharing;
 use super::pictures::{Part, bar, chart, key};
 use crate::commands::stats::{self, microseconds, percent};
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::names::shown;
 use crate::size::Size;
 

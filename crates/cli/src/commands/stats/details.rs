@@ -3,7 +3,7 @@
 use oncefs_engine::{CacheReport, Report, Stage};
 use oncefs_toolbox::{Column, Table};
 
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::size::Size;
 
 /// All parts that have figures.

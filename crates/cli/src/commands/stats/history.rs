@@ -9,7 +9,7 @@ use super::percent;
 use crate::failure::Outcome;
 use crate::figures::forecast::TOO_SHORT;
 use crate::figures::history::{Timeline, moment, saved};
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::names;
 use crate::size::Size;
 

@@ -4,7 +4,7 @@ use oncefs_toolbox::{Column, Table};
 
 use super::percent;
 use crate::figures::health::{self, Limits, findings};
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::names::{printable, shown};
 use crate::size::Size;
 
@@ -75,7 +75,7 @@ mod tests {
     use oncefs_engine::DedupStatus;
 
     use super::*;
-    use crate::figures::snapshot::HostSpace;
+    use crate::figures::of_mount::HostSpace;
 
     #[test]
     fn ten_lines_answer() {

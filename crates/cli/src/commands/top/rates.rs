@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use oncefs_engine::{BLOCK_BYTES, Histogram};
 
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 
 /// Intervals that the curves show: more than any terminal is wide.
 const INTERVALS_MAX: usize = 512;

@@ -11,7 +11,7 @@ use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table};
 use super::rates::{History, Rates};
 use crate::commands::stats::{microseconds, percent};
 use crate::figures::health::{self, Limits, findings};
-use crate::figures::snapshot::Snapshot;
+use crate::figures::of_mount::Snapshot;
 use crate::names::{printable, shown};
 use crate::size::Size;
 
@@ -150,7 +150,7 @@ mod tests {
 
     use super::super::rates::Moment;
     use super::*;
-    use crate::figures::snapshot::HostSpace;
+    use crate::figures::of_mount::HostSpace;
 
     fn snapshot(turn: u64) -> Snapshot {
         let mut snapshot = Snapshot { volume: "/srv/v".into(), mount: Some("/mnt".into()), ..Snapshot::default() };

@@ -15,10 +15,10 @@ use rocksdb::DB;
 
 use super::copies::Updated;
 use super::failed::{failed, table_of};
-use super::place::Place;
+use super::paths::Place;
 use super::restore::{self, FilesFound};
 use super::rocks::{self, Records};
-use super::{files, manifest, mend, proof, salvage};
+use super::{correct_bytes, files, manifest, proof, salvage};
 use crate::format::record_list::RecordList;
 use crate::{Error, Result};
 
@@ -289,7 +289,7 @@ fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
 /// The corrected bytes of a damaged file.
 fn put_right(place: &Place, list: Option<&RecordList>, number: u64) -> Option<Vec<u8>> {
     let entry = list.and_then(|list| list.entry(number));
-    let bytes = mend::mended(&salvage::read_what_can_be_read(&place.table(number)).ok()?, entry.is_some())?;
+    let bytes = correct_bytes::mended(&salvage::read_what_can_be_read(&place.table(number)).ok()?, entry.is_some())?;
     entry.is_none_or(|entry| files::is_of(&bytes, entry)).then_some(bytes)
 }
 

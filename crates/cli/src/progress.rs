@@ -28,11 +28,11 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// How far a piece of work is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What is done.
+    /// The part that is done.
     pub done: u64,
     /// All of it, about. 0: not known.
     pub total: u64,
-    /// What is counted, in the plural. None: bytes.
+    /// The things counted, in the plural. None: bytes.
     noun: Option<&'static str>,
 }
 

@@ -49,7 +49,7 @@ impl fmt::Display for PolicyOverride {
     }
 }
 
-/// A text that is not a policy.
+/// Text that is not a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidOverride;
 

@@ -68,7 +68,7 @@ pub struct Schedule {
     windows: Vec<Window>,
 }
 
-/// A text that is not a schedule.
+/// Text that is not a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidSchedule;
 

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a volume would save.
+/// The savings of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// What was read.

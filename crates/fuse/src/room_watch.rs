@@ -77,7 +77,7 @@ impl RoomGauge {
 /// The room on a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct RoomLeft {
-    /// What can still be written.
+    /// Bytes that can still be written.
     pub available_bytes: u64,
     /// The size of the data area, which may grow.
     pub data_bytes: u64,

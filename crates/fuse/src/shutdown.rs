@@ -18,7 +18,7 @@ const GOING_DOWN: u32 = 0x8004_587d;
 /// `_IOW('X', 125, __u32)`: the same with its argument.
 const GOING_DOWN_WITH_FLAGS: u32 = 0x4004_587d;
 
-/// What becomes durable before a shutdown.
+/// The writes that become durable before a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownMode {
     /// Everything that was written.

@@ -1,4 +1,4 @@
-//! What every stream of this version has in common.
+//! The version of the format, and the sizes that all streams share.
 
 /// Version of the format. A reader refuses every other one.
 pub const VERSION: u32 = 1;

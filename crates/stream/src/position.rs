@@ -48,7 +48,7 @@ impl Position {
     }
 }
 
-/// What `send --resume` needs: which stream broke off, and where.
+/// The point from which `send --resume` continues: the stream that broke off, and the position in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The tree that was sent.

@@ -1,4 +1,4 @@
-//! What lies on a disk, as far as shrinking it needs to know: how far a file system reaches.
+//! The size of the file system on a disk: the disk must not shrink below it.
 
 use std::fs::File;
 use std::io;

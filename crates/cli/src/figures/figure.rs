@@ -92,7 +92,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The value that a text stands for.
+    /// Parses a value.
     pub fn of_text(text: &str) -> Self {
         let whole = || text.parse().map(Self::Whole);
         let signed = || text.parse().map(Self::Signed);

@@ -63,7 +63,7 @@ fn read(volume: &Path) -> Outcome<Vec<HistoryPoint>> {
     History::read(volume).or_fail_doing(exit::FAILED, format!("cannot read the history of {}", shown(volume)))
 }
 
-/// What sharing saved.
+/// Bytes that sharing saved.
 pub fn saved(point: &HistoryPoint) -> u64 {
     point.held.saturating_sub(point.stored)
 }

@@ -129,7 +129,7 @@ impl Snapshot {
     }
 }
 
-/// What sharing saves, in bytes.
+/// Bytes that sharing saves.
 pub fn saved_bytes(report: &Report) -> u64 {
     let bytes = |name: &str| report.space.get(name).copied().unwrap_or(0);
     bytes("mapped_bytes").saturating_sub(bytes("used_bytes"))

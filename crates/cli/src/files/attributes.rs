@@ -17,7 +17,7 @@ pub const RECEIVED: &std::ffi::CStr = c"trusted.oncefs.received";
 /// The kernel's XATTR_LIST_MAX and XATTR_SIZE_MAX.
 const ROOM_BYTES: usize = 65536;
 
-/// The attributes of an inode. `about` is older than what this reads.
+/// The attributes of an inode. `about` was read before this call, so the extended attributes may be newer.
 pub fn of(held: &Held, about: &Metadata) -> io::Result<Attributes> {
     let moment = |seconds, nanoseconds: i64| Moment { seconds, nanoseconds: nanoseconds as u32 };
     Ok(Attributes {

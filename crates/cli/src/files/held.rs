@@ -24,7 +24,7 @@ const BENEATH: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::R
 pub struct Entry {
     /// Its name.
     pub name: OsString,
-    /// Whether the directory says that it is a regular file. Not every file system says it.
+    /// Whether its directory entry has the type of a regular file. Some file systems leave the type out.
     pub is_file: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct Folder {
 pub struct Snapshot {
     /// Its name.
     pub name: OsString,
-    /// What it says of itself.
+    /// The facts in its attribute.
     pub facts: SnapshotFacts,
 }
 

@@ -258,7 +258,7 @@ fn a_changed_bound_is_kept_and_loses_no_hint() {
     }
 }
 
-/// Of 1,000 contents in use, with the others seen only once, how many are still held.
+/// How many of 1,000 contents in use the store still holds after many others were seen once, and how many hints it has.
 fn survivors(eviction: Eviction) -> (usize, usize) {
     let mut store = keeping(1 << 20, Some(14), eviction);
     for content in 0..1_000 {

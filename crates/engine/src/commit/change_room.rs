@@ -72,7 +72,7 @@ impl ChangeRoom {
         }
     }
 
-    /// What has to end before there is room. None: there is room.
+    /// The work that has to end before there is room. None: there is room.
     fn lacks_room_for_changes(&self, dirty_bytes_max: u64) -> Option<Awaited> {
         let (group, dirty, left) = {
             let state = self.state.lock();

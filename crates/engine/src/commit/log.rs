@@ -100,8 +100,8 @@ impl Log {
         })
     }
 
-    /// Makes recovered records durable: writes the last record again and flushes. Only the last one may be there
-    /// without a flush, because the process died before it. A flush alone is not enough: a host that fails to write a
+    /// Makes recovered records durable: writes the last record again and flushes. Only the last one can be
+    /// unflushed, if the process died before its flush. A flush alone is not enough: a host that fails to write a
     /// page reports it once, and then treats the page as clean.
     pub fn settle(&self, last: &Recovered) -> Result<()> {
         let bytes = last.header.record_bytes();

@@ -7,7 +7,7 @@ const SEED: u64 = 0x636C_6F6E;
 const BYTES: usize = 32;
 const CHECKSUM_AT: usize = 24;
 
-/// What a pending clone has not taken yet.
+/// The leaves that a pending clone has not taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingClone {
     /// The map whose leaves it shares.

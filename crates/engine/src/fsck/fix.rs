@@ -38,7 +38,7 @@ const ROUNDS_MAX: usize = 1_000;
 /// Repairs described one by one.
 const MENDED_MAX: usize = 100;
 
-/// What a repair fixed, and what it left.
+/// The faults that a repair fixed, and those that it left.
 #[derive(Debug, Default)]
 pub struct Fixed {
     /// Repaired faults as they were found, the first hundred.

@@ -1,4 +1,4 @@
-//! What the hint store is known to name, and the progress of the scan that completes it.
+//! The known coverage of the hint store, and the progress of the scan that completes it.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! What is known of damage on an open volume: bad blocks, damaged pages of the block table, and the scrub's progress.
+//! The known damage of an open volume: bad blocks, damaged pages of the block table, and the scrub's progress.
 
 pub mod bad_blocks;
 pub mod notices;

@@ -30,7 +30,7 @@ pub fn proves_itself(path: &Path) -> io::Result<bool> {
     Ok(are_data_sound(&file, &end)? && are_others_sound(&file, &end)?)
 }
 
-/// What the end of a file tells about the rest.
+/// The facts about a file's blocks that its end holds.
 struct End {
     mark: u32,
     /// The start and the length without trailer of each other block, in the order of the file.

@@ -40,7 +40,7 @@ const NEW: &str = "records.new";
 /// The folder that keeps the damaged files until the user removes it.
 pub const DAMAGED: &str = "records.damaged";
 
-/// What salvage saved, and from which files.
+/// The saved records, and the files that they came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Record files read.
@@ -60,7 +60,7 @@ pub struct Salvaged {
 /// Whether a record's own checksum proves its value under its key. Asked about the callers' records.
 pub type IsRecord<'a> = &'a dyn Fn(&[u8], &[u8]) -> bool;
 
-/// What a salvage asks, and what it was allowed.
+/// The limits of a salvage: the records that it trusts, and the losses that the user allows.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// See [`IsRecord`].

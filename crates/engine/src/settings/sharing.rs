@@ -1,11 +1,11 @@
-//! What a profile shares in the end, without a volume: the basis of `oncefs estimate`.
+//! The sharing of a profile once all work is done, computed without a volume: the basis of `oncefs estimate`.
 
 use oncefs_dedup::{FilePolicy, Rank, Ranks, ShareLimit, effective_policy};
 
 use super::profile::Profile;
 use super::values::Settings;
 
-/// What a volume of a profile shares once its worker has no work left.
+/// The sharing of a volume of a profile once its worker has no work left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
     /// The limit of a file's sharing: of an unranked file, or, if these share nothing, of a cold one.

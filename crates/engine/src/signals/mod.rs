@@ -1,4 +1,4 @@
-//! What every part of a volume tells the others: requests to the background threads, requests of programs, and whether
+//! Signals between the parts of a volume: requests to the background threads, requests of programs, and whether
 //! the volume takes changes.
 
 pub mod foreground;

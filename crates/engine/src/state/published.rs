@@ -165,7 +165,7 @@ pub struct State {
     pub group: Group,
     /// The volume's totals.
     pub totals: Totals,
-    /// What operations under way will add to the totals.
+    /// The blocks that operations under way will add to the totals.
     pub claims: Claims,
     /// Freed blocks of durable groups.
     pub waiting: VecDeque<Waiting>,

@@ -252,7 +252,7 @@ impl Table {
     }
 }
 
-/// What a reader sees of the table while the publish lock is held.
+/// A reader's view of the table while the publish lock is held.
 pub struct LoadedPages<'a>(&'a mut Table);
 
 impl<'a> LoadedPages<'a> {

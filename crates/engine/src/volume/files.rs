@@ -97,7 +97,7 @@ pub struct Opened {
     pub hold: ExclusiveLock,
 }
 
-/// What happens to a data device that has a signature.
+/// The treatment of a data device that has a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnSignature {
     /// It stays as it is, and no volume is made.

@@ -1,4 +1,4 @@
-//! What a writer gets on a full volume: blocks that become reusable with a commit or a checkpoint.
+//! Makes room for a writer on a full volume: a commit or a checkpoint makes freed blocks reusable.
 
 use crate::Result;
 use crate::volume::assembly::Volume;

@@ -35,7 +35,7 @@ const FRUITLESS_MAX: usize = 512;
 /// Pages of the disk level swept at a time.
 const SWEEP_PAGES: usize = 16;
 
-/// A full pass is worth it for more than one block in this many.
+/// A full pass begins if more than one block in this many was left to it.
 const LEFT_SHARE: u64 = 1_000;
 
 /// Chooses the blocks that the worker visits next.

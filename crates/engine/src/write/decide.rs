@@ -44,7 +44,7 @@ pub struct OpenRuns {
     pub holders: Vec<Vec<Pbn>>,
 }
 
-/// What a write adds to a file.
+/// The growth of a file by one write.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
     /// Its first block.

@@ -25,7 +25,7 @@ const FIT_ALWAYS: usize = 15;
 const _: () = assert!(FIT_ALWAYS * (NAME_BYTES_MAX + 1 + VALUE_BYTES_MAX) <= ATTRIBUTES_BYTES_MAX);
 const _: () = assert!(FIT_ALWAYS * (NAME_BYTES_MAX + 1) <= NAMES_BYTES_MAX);
 
-/// What attributes take.
+/// The room that attributes take.
 #[derive(Clone, Copy, Debug, Default)]
 struct Room {
     /// Their names, each with a NUL byte.

@@ -10,7 +10,7 @@ use crate::inodes::cache::Inode;
 use crate::usage::note_reads_and_writes::replaces;
 use crate::{Error, FileSystem, Ino, Privileges, Result};
 
-/// What `fallocate` does.
+/// The modes of `fallocate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocateMode {
     /// Reserves space for the holes in the range.

@@ -22,7 +22,7 @@ impl Deref for Bytes {
     }
 }
 
-/// What `lseek` looks for.
+/// The target of `lseek`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whence {
     /// Data (SEEK_DATA).

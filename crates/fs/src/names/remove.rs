@@ -11,7 +11,7 @@ use crate::names::directory::check_name;
 use crate::names::name_change::NameChange;
 use crate::{Error, FileKind, FileSystem, Ino, Result, Timestamp};
 
-/// What the caller wants to remove: `unlink` refuses directories, `rmdir` everything else.
+/// The kind of name to remove: `unlink` refuses directories, `rmdir` everything else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     File,

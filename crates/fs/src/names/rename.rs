@@ -20,7 +20,7 @@ const STEPS_LOCKED_MAX: u64 = 12;
 /// How often a long path is walked up without the lock. After that the path is in memory, and is walked with the lock.
 const TRIES_UNLOCKED_MAX: u32 = 8;
 
-/// What happens to an existing target.
+/// The treatment of an existing target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameMode {
     /// It is replaced.

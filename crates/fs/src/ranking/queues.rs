@@ -13,7 +13,7 @@ use crate::{FileKind, Ino, Result};
 const QUEUES: usize = 3;
 const _: () = assert!(QUEUES + 1 == Rank::ALL.len(), "every rank but the cold one has a queue");
 
-/// What a mount knows of the queues.
+/// A mount's knowledge of the queues.
 #[derive(Default)]
 pub(crate) struct Queues {
     known: Mutex<Known>,

@@ -8,7 +8,7 @@ use oncefs_engine::{Lbn, QueuePlace, Rank, Store};
 use crate::Result;
 use crate::ranking::queues::Queues;
 
-/// What ranking keeps in memory for a mount.
+/// The state that ranking keeps in memory for a mount.
 pub(crate) struct Ranker {
     /// The file being defragmented for rank 1. Locked for the length of a turn, so turns do not overlap.
     defrag: Mutex<Option<PendingDefrag>>,

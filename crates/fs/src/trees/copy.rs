@@ -24,7 +24,7 @@ const BATCH_BYTES_MAX: usize = 64 << 10;
 /// Files of which some names have been met and others have not, at most: about 48 MiB of memory.
 const LINKED_MAX: usize = 1 << 20;
 
-/// What a copy is for.
+/// The purpose of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
     /// It can be changed. Its inodes are new: created and changed now, neither immutable nor append-only.
@@ -33,7 +33,7 @@ pub enum CopyKind {
     Snapshot,
 }
 
-/// What to copy, and where to.
+/// A copy to make: its source and its target.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeCopy<'a> {
     /// A directory with everything below it, or any other inode. A copy of the root is without the directory of oncefs
@@ -43,9 +43,9 @@ pub struct TreeCopy<'a> {
     pub parent: Ino,
     /// The name of the copy in it.
     pub name: &'a [u8],
-    /// What it is for.
+    /// Its purpose.
     pub kind: CopyKind,
-    /// What a snapshot is of, in words. Its attribute shows it.
+    /// The source of a snapshot, in words. Its attribute shows it.
     pub of: &'a [u8],
 }
 
@@ -54,7 +54,7 @@ pub struct TreeCopy<'a> {
 pub struct CopyFailed {
     /// The path below the source. Empty: the source itself, or the name of the copy.
     pub at: Vec<u8>,
-    /// What happened.
+    /// The cause.
     pub error: Error,
 }
 

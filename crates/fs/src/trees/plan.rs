@@ -1,4 +1,5 @@
-//! What is copied next: some names of a directory with all that belongs to their inodes, read without a lock.
+//! The plan of a copy's next step: some names of a directory with all that belongs to their inodes, read without a
+//! lock.
 
 use oncefs_engine::PolicyOverride;
 
@@ -42,7 +43,7 @@ impl Planned {
         value.and_then(|(_, value)| policy::parse(value))
     }
 
-    /// What its records take in a publication, about.
+    /// About the bytes that its records take in a publication.
     pub fn bytes(&self) -> usize {
         let attributes: usize = self.attributes.iter().map(|(name, value)| 32 + name.len() + value.len()).sum();
         200 + self.target.as_ref().map_or(0, Vec::len) + attributes

@@ -1,4 +1,4 @@
-//! What a snapshot tells of itself: an attribute of its top directory, which root can read.
+//! The facts that a snapshot keeps about itself: an attribute of its top directory, which root can read.
 
 use crate::trees::work::TreeProgress;
 use crate::{Error, Result, Timestamp};
@@ -10,7 +10,7 @@ pub const SNAPSHOT_ATTRIBUTE: &[u8] = b"trusted.oncefs.snapshot";
 /// A longer description is cut.
 const OF_BYTES_MAX: usize = 4096;
 
-/// What the attribute says.
+/// The content of the attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotFacts {
     /// When it was complete, in seconds since 1970.
@@ -19,7 +19,7 @@ pub struct SnapshotFacts {
     pub names: u64,
     /// The sizes of all its regular files together.
     pub bytes: u64,
-    /// What it is of, in words.
+    /// Its source, in words.
     pub of: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl SnapshotFacts {
         Self { created_seconds: now.seconds, names, bytes, of: of[..of.len().min(OF_BYTES_MAX)].to_vec() }
     }
 
-    /// The value of the attribute: three numbers and a text, with a space between them.
+    /// The value of the attribute: three numbers and a string, separated by spaces.
     pub fn encode(&self) -> Vec<u8> {
         let mut value = format!("{} {} {} ", self.created_seconds, self.names, self.bytes).into_bytes();
         value.extend_from_slice(&self.of);

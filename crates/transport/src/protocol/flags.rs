@@ -1,6 +1,6 @@
 //! Flags in messages, by the message.
 
-/// What kernel and daemon agree on at INIT, bits 0 to 63.
+/// The features that kernel and daemon agree on at INIT, bits 0 to 63.
 #[allow(missing_docs, reason = "fuse.h explains each")]
 pub mod init {
     macro_rules! flags {

@@ -1,4 +1,4 @@
-//! What manual pages say around a command: its exit codes, the files that belong to it, and where to read on.
+//! The sections of a manual page after its options: exit codes, files that belong to the command, and where to read on.
 
 /// Where the package puts the pages of `docs`.
 const DOCS: &str = "/usr/share/doc/oncefs/docs";

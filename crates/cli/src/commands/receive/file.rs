@@ -80,7 +80,7 @@ impl OpenFile {
         attributes::set(&Held::from(self.file), &self.attributes)
     }
 
-    /// What of it has arrived. None: nothing.
+    /// The part of it that has arrived. None: nothing.
     pub fn partial(&self) -> Option<Partial> {
         let bytes = self.arrived.min(self.size) / BLOCK * BLOCK;
         (bytes > 0).then_some(Partial { bytes, size: self.size, modified: self.attributes.modified })

@@ -1,4 +1,5 @@
-//! What has arrived of a tree: a folder below `.oncefs/receive`, which only root enters, until the tree has its name.
+//! The part of a tree that has arrived: a folder below `.oncefs/receive`, which only root enters, until the tree has
+//! its name.
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -18,7 +18,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// other files share.
 const ASKED_BYTES_MIN: u64 = 128 << 10;
 
-/// What comes next and is not written yet, because more of the same may follow.
+/// The next record, which is not written yet because more of the same may follow.
 enum Pending {
     Nothing,
     Data { at: u64, bytes: Vec<u8>, digests: Vec<Digest> },

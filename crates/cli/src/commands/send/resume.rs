@@ -2,7 +2,7 @@
 
 use oncefs_stream::{Partial, Position, TreePath};
 
-/// What of an entry is still to be sent.
+/// The part of an entry that is still to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// All of it.

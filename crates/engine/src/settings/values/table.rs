@@ -58,7 +58,7 @@ impl Range {
         }
     }
 
-    /// The number that a text stands for. None: it is out of range.
+    /// Parses a number. None: it is out of range.
     pub fn parse(&self, value: &str) -> Option<u64> {
         match self {
             Self::AutoOrNumber { .. } if value == AUTO => Some(0),
@@ -76,7 +76,7 @@ impl Range {
         }
     }
 
-    /// A number as a text that `parse` takes.
+    /// A number as text that `parse` accepts.
     pub fn show(&self, number: u64) -> String {
         match self {
             Self::AutoOrNumber { .. } if number == 0 => AUTO.to_owned(),
@@ -113,7 +113,7 @@ pub struct Setting {
 enum Value {
     /// A number, whatever its meaning.
     Number { range: Range, get: fn(&Settings) -> u64, set: fn(&mut Settings, u64) },
-    /// A text with its own form. `set` tells whether it is valid.
+    /// Text of a form of its own, which `set` checks.
     Text { form: &'static str, get: fn(&Settings) -> String, set: fn(&mut Settings, &str) -> bool },
 }
 
@@ -126,7 +126,7 @@ impl Setting {
         }
     }
 
-    /// Its value, as a text that `set` takes.
+    /// Its value, as text that `set` accepts.
     pub fn get(&self, settings: &Settings) -> String {
         match &self.value {
             Value::Number { range, get, .. } => range.show(get(settings)),

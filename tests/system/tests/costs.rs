@@ -6,12 +6,14 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use oncefs_system_tests::{BLOCK, Mount, bytes, sys, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, bytes, oncefs, run, sys, test_dir};
 
 use crate::security::user::{User, let_everybody_in};
 
@@ -148,6 +150,44 @@ fn attack(dir: &Path) {
     assert_eq!(fs::rename(dir.join("d"), deepest.join("moved")).unwrap_err().raw_os_error(), Some(libc::EINVAL));
 }
 
+/// Runs `oncefs disk`, as root.
+fn disk(mount: &Mount, what: &str, more: &[&str]) {
+    run(Command::new(oncefs()).args(["disk", what]).arg(mount.dir()).args(more));
+}
+
+/// A disk of one cloned block per MiB.
+fn prepare_disk(mount: &Mount, dir: &Path) {
+    disk(mount, "create", &["disk", &format!("{LEAVES}M")]);
+    let source = File::open(dir.join("source")).unwrap();
+    let scattered = File::options().write(true).open(mount.join(".oncefs/disks/disk")).unwrap();
+    for n in 0..LEAVES {
+        let from = n * 61 % (8 * MIB / BLOCK) * BLOCK;
+        assert_eq!(sys::copy_range(&source, from, &scattered, n * MIB, BLOCK).unwrap(), BLOCK);
+    }
+    scattered.sync_all().unwrap();
+}
+
+/// Changes of a disk just after its snapshots, which have not taken their leaves then. The background takes none for a
+/// second after a snapshot; if it is quicker here, the calls only cost less.
+fn change_snapshotted(mount: &Mount, dir: &Path) {
+    let open = |path: PathBuf| File::options().read(true).write(true).open(path).unwrap();
+    let changed = open(mount.join(".oncefs/disks/disk"));
+    let source = open(dir.join("source"));
+    let part = LEAVES / 4 * MIB;
+    let holes = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let calls: [&dyn Fn(); 5] = [
+        &|| sys::fallocate(&changed, libc::FALLOC_FL_ZERO_RANGE, 0, part).unwrap(),
+        &|| sys::fallocate(&changed, 0, part, part).unwrap(),
+        &|| sys::fallocate(&changed, holes, 2 * part, part / 2).unwrap(),
+        &|| assert!(sys::copy_range_all(&source, 0, &changed, 2 * part, MIB).unwrap() > 0),
+        &|| changed.set_len(part + BLOCK).unwrap(),
+    ];
+    for (number, call) in calls.iter().enumerate() {
+        disk(mount, "snapshot", &["disk", &format!("s{number}")]);
+        call();
+    }
+}
+
 /// What another user does until the end: gives how often.
 fn go_on(file: &Path, end: &AtomicBool) -> u64 {
     let file = File::options().read(true).write(true).create_new(true).open(file).unwrap();
@@ -175,14 +215,17 @@ fn the_worst_calls_of_a_user_cost_no_more_than_the_rule_allows_while_another_one
     let_everybody_in(&mount);
     let dir = mount.join("attacker");
     as_user(ATTACKER, || prepare(&dir));
+    prepare_disk(&mount, &dir);
     mount.remount();
     let (end, theirs) = (AtomicBool::new(false), mount.join("victim"));
     let turns = thread::scope(|scope| {
         let victim = scope.spawn(|| as_user(VICTIM, || go_on(&theirs, &end)));
         let attacked = thread::scope(|scope| scope.spawn(|| as_user(ATTACKER, || attack(&dir))).join());
         let many_opened = open_many(&dir);
+        let changed = catch_unwind(AssertUnwindSafe(|| change_snapshotted(&mount, &dir)));
         end.store(true, Relaxed);
         attacked.unwrap();
+        changed.unwrap();
         assert_eq!(many_opened, 0, "the errno of open(2)");
         victim.join().unwrap()
     });

@@ -160,3 +160,19 @@ impl BaseParts {
         }
     }
 }
+
+/// Writes the constructor of a part, `new(base, &part, ...)`: the part keeps handles of those parts of `base` that are
+/// named, and of the other parts, which are given with their types. A field has the name of the part that it holds.
+macro_rules! part {
+    ($name:ident { base: $($of_base:ident),+ $(; $($part:ident: $type:ty),+)? }) => {
+        impl $name {
+            /// It uses these parts.
+            #[allow(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+            pub fn new(base: &$crate::base::BaseParts $($(, $part: &std::sync::Arc<$type>)+)?) -> Self {
+                Self { $($of_base: base.$of_base.clone(),)+ $($($part: $part.clone(),)+)? }
+            }
+        }
+    };
+}
+
+pub(crate) use part;

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::log::Journal;
 use crate::commit::log_room::{LogRoom, RoomFor};
 use crate::format::group_bytes::GroupBytes;
@@ -28,18 +28,9 @@ pub struct ChangeRoom {
     foreground: Arc<Foreground>,
 }
 
-impl ChangeRoom {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts) -> Self {
-        Self {
-            health: base.health.clone(),
-            signals: base.signals.clone(),
-            journal: base.journal.clone(),
-            state: base.state.clone(),
-            foreground: base.foreground.clone(),
-        }
-    }
+part!(ChangeRoom { base: health, signals, journal, state, foreground });
 
+impl ChangeRoom {
     /// Like `wait_for_room`, for a change of a program that publishes records.
     pub fn wait_for_program_room(&self) {
         if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::commit_group::{FULLNESS_MAX, Frozen, GroupCommitter, Layers};
 use crate::commit::log::Journal;
@@ -56,29 +56,12 @@ pub struct Commits {
     change_room: Arc<ChangeRoom>,
 }
 
-impl Commits {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        groups: &Arc<GroupCommitter>,
-        block_writer: &Arc<BlockWriter>,
-        change_room: &Arc<ChangeRoom>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            journal: base.journal.clone(),
-            space: base.space.clone(),
-            state: base.state.clone(),
-            stored: base.stored.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            groups: groups.clone(),
-            block_writer: block_writer.clone(),
-            change_room: change_room.clone(),
-        }
-    }
+part!(Commits {
+    base: health, journal, space, state, stored, stats;
+    metadata: Metadata, groups: GroupCommitter, block_writer: BlockWriter, change_room: ChangeRoom
+});
 
+impl Commits {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.
     ///
     /// A read error here would keep the log from ever being trimmed. So the open group becomes durable, as far as the

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::log::{CommitUnderWay, Journal, Mark};
 use crate::commit::log_room::RECORD_SHARE;
@@ -86,25 +86,12 @@ pub struct GroupCommitter {
     change_room: Arc<ChangeRoom>,
 }
 
-impl GroupCommitter {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, block_writer: &Arc<BlockWriter>, change_room: &Arc<ChangeRoom>) -> Self {
-        Self {
-            health: base.health.clone(),
-            stats: base.stats.clone(),
-            journal: base.journal.clone(),
-            maps: base.maps.clone(),
-            space: base.space.clone(),
-            state: base.state.clone(),
-            data: base.data.clone(),
-            staging: base.staging.clone(),
-            read_cache: base.read_cache.clone(),
-            signals: base.signals.clone(),
-            block_writer: block_writer.clone(),
-            change_room: change_room.clone(),
-        }
-    }
+part!(GroupCommitter {
+    base: health, stats, journal, maps, space, state, data, staging, read_cache, signals;
+    block_writer: BlockWriter, change_room: ChangeRoom
+});
 
+impl GroupCommitter {
     /// Commits. False: the log is so full that only a checkpoint may follow. This is checked with the right to append,
     /// because other threads commit meanwhile and a single group may cross the bound.
     pub fn commit_unless_full(&self) -> Result<bool> {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::damage_records::BadRecord;
 use crate::format::keys::LeafKey;
 use crate::known_damage::bad_blocks::BlockLocation;
@@ -54,23 +54,9 @@ pub struct AffectedFiles {
     referrer_search: Arc<ReferrerSearch>,
 }
 
-impl AffectedFiles {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        remapper: &Arc<Remapper>,
-        referrer_search: &Arc<ReferrerSearch>,
-    ) -> Self {
-        Self {
-            state: base.state.clone(),
-            pins: base.pins.clone(),
-            metadata: metadata.clone(),
-            remapper: remapper.clone(),
-            referrer_search: referrer_search.clone(),
-        }
-    }
+part!(AffectedFiles { base: state, pins; metadata: Metadata, remapper: Remapper, referrer_search: ReferrerSearch });
 
+impl AffectedFiles {
     /// See [`crate::Store::bad_blocks`].
     pub fn bad_blocks(&self) -> Vec<BadBlock> {
         let all = self.state.lock().bad.list();

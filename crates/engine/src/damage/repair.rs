@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::checkpoint::Commits;
 use crate::commit::commit_group::GroupCommitter;
@@ -78,46 +78,14 @@ pub struct Repairs {
     replicas: Arc<Replicas>,
 }
 
-impl Repairs {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        data_reader: &Arc<DataReader>,
-        free_blocks: &Arc<FreeBlocks>,
-        block_writer: &Arc<BlockWriter>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-        hint_levels: &Arc<HintLevels>,
-        commits: &Arc<Commits>,
-        groups: &Arc<GroupCommitter>,
-        replicas: &Arc<Replicas>,
-    ) -> Self {
-        Self {
-            damage: base.damage.clone(),
-            health: base.health.clone(),
-            pins: base.pins.clone(),
-            state: base.state.clone(),
-            staging: base.staging.clone(),
-            data: base.data.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            hints: base.hints.clone(),
-            read_cache: base.read_cache.clone(),
-            metadata: metadata.clone(),
-            data_reader: data_reader.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-            hint_levels: hint_levels.clone(),
-            commits: commits.clone(),
-            groups: groups.clone(),
-            replicas: replicas.clone(),
-        }
-    }
+part!(Repairs {
+    base: damage, health, pins, state, staging, data, hasher, stats, hints, read_cache;
+    metadata: Metadata, data_reader: DataReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
+    change_room: ChangeRoom, publisher: Publisher, hint_levels: HintLevels, commits: Commits,
+    groups: GroupCommitter, replicas: Replicas
+});
 
+impl Repairs {
     /// Handles everything that was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
         if self.health.usable().is_err() {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::damage_records;
 use crate::format::group_bytes::GroupBytes;
@@ -54,31 +54,13 @@ pub struct Replicas {
     publisher: Arc<Publisher>,
 }
 
-impl Replicas {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        replica_reader: &Arc<ReplicaReader>,
-        free_blocks: &Arc<FreeBlocks>,
-        block_writer: &Arc<BlockWriter>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            data: base.data.clone(),
-            tuning: base.tuning.clone(),
-            stats: base.stats.clone(),
-            damage: base.damage.clone(),
-            metadata: metadata.clone(),
-            replica_reader: replica_reader.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-        }
-    }
+part!(Replicas {
+    base: data, tuning, stats, damage;
+    metadata: Metadata, replica_reader: ReplicaReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
+    change_room: ChangeRoom, publisher: Publisher
+});
 
+impl Replicas {
     /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record is removed. A
     /// replica that is damaged too is removed with it.
     pub fn take_over_replica(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan) -> Result<Option<Pbn>> {

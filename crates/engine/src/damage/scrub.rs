@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use oncefs_dedup::{Conditions, Turn};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::damage::affected_files::{AffectedFiles, FIRST_LEAF};
 use crate::damage::repair::Repairs;
@@ -79,42 +79,13 @@ pub struct Scrubber {
     affected_files: Arc<AffectedFiles>,
 }
 
-impl Scrubber {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        data_reader: &Arc<DataReader>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-        repairs: &Arc<Repairs>,
-        replicas: &Arc<Replicas>,
-        affected_files: &Arc<AffectedFiles>,
-    ) -> Self {
-        Self {
-            damage: base.damage.clone(),
-            tuning: base.tuning.clone(),
-            health: base.health.clone(),
-            signals: base.signals.clone(),
-            foreground: base.foreground.clone(),
-            state: base.state.clone(),
-            stored: base.stored.clone(),
-            pins: base.pins.clone(),
-            data: base.data.clone(),
-            staging: base.staging.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            data_reader: data_reader.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-            repairs: repairs.clone(),
-            replicas: replicas.clone(),
-            affected_files: affected_files.clone(),
-        }
-    }
+part!(Scrubber {
+    base: damage, tuning, health, signals, foreground, state, stored, pins, data, staging, hasher, stats;
+    metadata: Metadata, data_reader: DataReader, change_room: ChangeRoom, publisher: Publisher,
+    repairs: Repairs, replicas: Replicas, affected_files: AffectedFiles
+});
 
+impl Scrubber {
     /// After opening: an unfinished pass continues where it was.
     pub fn restore_scrub(&self) -> Result<()> {
         let Some(value) = self.metadata.get(&keys::scrub())? else { return Ok(()) };

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use fault::{Fault, Sum};
 use reference_counts::References;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::log::Journal;
 use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
@@ -128,23 +128,12 @@ pub struct Checker {
     pub(super) affected_files: Arc<AffectedFiles>,
 }
 
-impl Checker {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, affected_files: &Arc<AffectedFiles>) -> Self {
-        Self {
-            space: base.space.clone(),
-            journal: base.journal.clone(),
-            state: base.state.clone(),
-            stored: base.stored.clone(),
-            maps: base.maps.clone(),
-            data: base.data.clone(),
-            hasher: base.hasher.clone(),
-            staging: base.staging.clone(),
-            metadata: metadata.clone(),
-            affected_files: affected_files.clone(),
-        }
-    }
+part!(Checker {
+    base: space, journal, state, stored, maps, data, hasher, staging;
+    metadata: Metadata, affected_files: AffectedFiles
+});
 
+impl Checker {
     /// Checks the whole volume, which nothing else uses meanwhile. `progress` gets the amount done and the total, in
     /// blocks, first of the references and then of the blocks.
     pub fn check(&self, read_data: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::checkpoint::Commits;
 use crate::commit::log::Journal;
 use crate::device::buffer::AlignedBuf;
@@ -80,24 +80,12 @@ pub struct Fixer {
     checker: Arc<Checker>,
 }
 
-impl Fixer {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, commits: &Arc<Commits>, checker: &Arc<Checker>) -> Self {
-        Self {
-            state: base.state.clone(),
-            stored: base.stored.clone(),
-            journal: base.journal.clone(),
-            maps: base.maps.clone(),
-            health: base.health.clone(),
-            data: base.data.clone(),
-            hasher: base.hasher.clone(),
-            staging: base.staging.clone(),
-            metadata: metadata.clone(),
-            commits: commits.clone(),
-            checker: checker.clone(),
-        }
-    }
+part!(Fixer {
+    base: state, stored, journal, maps, health, data, hasher, staging;
+    metadata: Metadata, commits: Commits, checker: Checker
+});
 
+impl Fixer {
     /// Repairs what `limit` allows, commits it and checkpoints the log.
     pub fn repair(&self, limit: Remedy, progress: Progress<'_>) -> Result<Fixed> {
         let mut repaired = Fixed::default();

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::BadRecord;
@@ -98,28 +98,13 @@ pub struct LostContent {
     publisher: Arc<Publisher>,
 }
 
-impl LostContent {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        change_room: &Arc<ChangeRoom>,
-        lazy_clones: &Arc<LazyClones>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            maps: base.maps.clone(),
-            data: base.data.clone(),
-            hasher: base.hasher.clone(),
-            metadata: metadata.clone(),
-            free_blocks: free_blocks.clone(),
-            change_room: change_room.clone(),
-            lazy_clones: lazy_clones.clone(),
-            publisher: publisher.clone(),
-        }
-    }
+part!(LostContent {
+    base: maps, data, hasher;
+    metadata: Metadata, free_blocks: FreeBlocks, change_room: ChangeRoom, lazy_clones: LazyClones,
+    publisher: Publisher
+});
 
+impl LostContent {
     fn lose_holes(&self, key: LeafKey, len: u16) -> Result<()> {
         let _map = self.maps.lock(key.map).write();
         self.lazy_clones.own(key.map, [key.leaf])?;

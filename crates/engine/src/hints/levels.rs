@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use oncefs_dedup::Hint;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::log::Journal;
 use crate::format::page::Entry;
 use crate::hints::store::{AreManyWaiting, Hints};
@@ -31,20 +31,9 @@ pub struct HintLevels {
     pub(super) metadata: Arc<Metadata>,
 }
 
-impl HintLevels {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
-        Self {
-            hints: base.hints.clone(),
-            stats: base.stats.clone(),
-            signals: base.signals.clone(),
-            state: base.state.clone(),
-            stored: base.stored.clone(),
-            journal: base.journal.clone(),
-            metadata: metadata.clone(),
-        }
-    }
+part!(HintLevels { base: hints, stats, signals, state, stored, journal; metadata: Metadata });
 
+impl HintLevels {
     /// Applies the changes of a publication to the memory level.
     pub fn update_hints(&self, freed: &[(Tag, Pbn)], placed: &[(Tag, Pbn)]) {
         self.wake_to_merge(self.hints.update(freed, placed, &self.stats.counters));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::layout::referrers::{References, ReferrerSearch};
@@ -62,13 +62,9 @@ pub struct Comparer {
     referrer_search: Arc<ReferrerSearch>,
 }
 
-impl Comparer {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, referrer_search: &Arc<ReferrerSearch>) -> Self {
-        let (metadata, referrer_search) = (metadata.clone(), referrer_search.clone());
-        Self { pins: base.pins.clone(), metadata, referrer_search }
-    }
+part!(Comparer { base: pins; metadata: Metadata, referrer_search: ReferrerSearch });
 
+impl Comparer {
     /// See [`crate::Store::compare`].
     pub fn compare(&self, newer: MapId, older: Option<MapId>, from: Lbn) -> Result<Compared> {
         // No block that is seen in one map is reused before it is seen in the other, so equal addresses mean equal

@@ -12,7 +12,7 @@ use oncefs_dedup::ShareLimit;
 use verdict::{Known, verdicts};
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
@@ -61,31 +61,12 @@ pub struct Explainer {
     referrer_search: Arc<ReferrerSearch>,
 }
 
-impl Explainer {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        file_policies: &Arc<FilePolicies>,
-        extender: &Arc<Extender>,
-        referrer_search: &Arc<ReferrerSearch>,
-    ) -> Self {
-        Self {
-            policy: base.policy.clone(),
-            pins: base.pins.clone(),
-            maps: base.maps.clone(),
-            state: base.state.clone(),
-            backlog: base.backlog.clone(),
-            worker: base.worker.clone(),
-            hints: base.hints.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            file_policies: file_policies.clone(),
-            extender: extender.clone(),
-            referrer_search: referrer_search.clone(),
-        }
-    }
+part!(Explainer {
+    base: policy, pins, maps, state, backlog, worker, hints, stats;
+    metadata: Metadata, file_policies: FilePolicies, extender: Extender, referrer_search: ReferrerSearch
+});
 
+impl Explainer {
     /// See [`crate::Store::explain`].
     pub fn explain(&self, map: MapId, from: Lbn) -> Result<Explained> {
         let run_blocks_min = self.file_policies.run_blocks_min(map);

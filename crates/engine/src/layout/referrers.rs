@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
@@ -104,12 +104,9 @@ pub struct ReferrerSearch {
     pub(super) metadata: Arc<Metadata>,
 }
 
-impl ReferrerSearch {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
-        Self { state: base.state.clone(), maps: base.maps.clone(), pins: base.pins.clone(), metadata: metadata.clone() }
-    }
+part!(ReferrerSearch { base: state, maps, pins; metadata: Metadata });
 
+impl ReferrerSearch {
     /// Looks blocks up in the block table.
     pub fn references(&self, pbns: impl Iterator<Item = Pbn>) -> References {
         let mut pbns: Vec<Pbn> = pbns.collect();

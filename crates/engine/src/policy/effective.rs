@@ -11,7 +11,7 @@ use std::sync::Arc;
 use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::{file_policy, keys};
 use crate::policy::policies::PolicyFacts;
 use crate::settings::values::Tuning;
@@ -31,19 +31,9 @@ pub struct FilePolicies {
     pub(super) metadata: Arc<Metadata>,
 }
 
-impl FilePolicies {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
-        Self {
-            health: base.health.clone(),
-            policy: base.policy.clone(),
-            tuning: base.tuning.clone(),
-            backlog: base.backlog.clone(),
-            signals: base.signals.clone(),
-            metadata: metadata.clone(),
-        }
-    }
+part!(FilePolicies { base: health, policy, tuning, backlog, signals; metadata: Metadata });
 
+impl FilePolicies {
     /// See [`crate::Store::file_policy`].
     pub fn file_policy(&self, map: MapId) -> FilePolicy {
         let ticket = match self.policy.file_policy(map) {

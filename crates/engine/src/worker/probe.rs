@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use oncefs_toolbox::Random;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::device_record::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
@@ -59,31 +59,13 @@ pub struct DeviceProbe {
     publisher: Arc<Publisher>,
 }
 
-impl DeviceProbe {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        data_reader: &Arc<DataReader>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            policy: base.policy.clone(),
-            tuning: base.tuning.clone(),
-            worker: base.worker.clone(),
-            pins: base.pins.clone(),
-            foreground: base.foreground.clone(),
-            data: base.data.clone(),
-            metadata: metadata.clone(),
-            free_blocks: free_blocks.clone(),
-            data_reader: data_reader.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-        }
-    }
+part!(DeviceProbe {
+    base: policy, tuning, worker, pins, foreground, data;
+    metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, change_room: ChangeRoom,
+    publisher: Publisher
+});
 
+impl DeviceProbe {
     /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());

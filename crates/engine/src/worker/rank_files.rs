@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::pace::worker_state::Worker;
 use crate::signals::foreground::Foreground;
@@ -22,19 +22,9 @@ pub struct FileRanker {
     change_room: Arc<ChangeRoom>,
 }
 
-impl FileRanker {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, change_room: &Arc<ChangeRoom>) -> Self {
-        Self {
-            foreground: base.foreground.clone(),
-            health: base.health.clone(),
-            signals: base.signals.clone(),
-            space: base.space.clone(),
-            worker: base.worker.clone(),
-            change_room: change_room.clone(),
-        }
-    }
+part!(FileRanker { base: foreground, health, signals, space, worker; change_room: ChangeRoom });
 
+impl FileRanker {
     /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost
     /// full: the ranker writes records for each file of the volume, and a record without room ends the mount.
     pub fn rank(&self) -> Result<Option<u64>> {

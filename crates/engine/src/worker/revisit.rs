@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{HOLDERS_MAX, Hint, ShareLimit, Slowdown};
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::page::Entry;
 use crate::hints::levels::HintLevels;
 use crate::hints::store::Hints;
@@ -62,38 +62,13 @@ pub struct Revisits {
     worklist: Arc<Worklist>,
 }
 
-impl Revisits {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        file_policies: &Arc<FilePolicies>,
-        hint_levels: &Arc<HintLevels>,
-        extender: &Arc<Extender>,
-        remapper: &Arc<Remapper>,
-        remap_confirmer: &Arc<RemapConfirmer>,
-        worklist: &Arc<Worklist>,
-    ) -> Self {
-        Self {
-            backlog: base.backlog.clone(),
-            foreground: base.foreground.clone(),
-            health: base.health.clone(),
-            pins: base.pins.clone(),
-            stats: base.stats.clone(),
-            worker: base.worker.clone(),
-            hints: base.hints.clone(),
-            policy: base.policy.clone(),
-            metadata: metadata.clone(),
-            file_policies: file_policies.clone(),
-            hint_levels: hint_levels.clone(),
-            extender: extender.clone(),
-            remapper: remapper.clone(),
-            remap_confirmer: remap_confirmer.clone(),
-            worklist: worklist.clone(),
-        }
-    }
+part!(Revisits {
+    base: backlog, foreground, health, pins, stats, worker, hints, policy;
+    metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels, extender: Extender,
+    remapper: Remapper, remap_confirmer: RemapConfirmer, worklist: Worklist
+});
 
+impl Revisits {
     /// Visits some skipped blocks. Returns how many. None: nothing is left. Work that yields to programs ends before a
     /// step of `blocks_max` blocks when a request comes. The remaining places are visited later.
     pub fn revisit(&self, blocks_max: u64) -> Result<Option<u64>> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use oncefs_dedup::{Conditions, Supply, Turn};
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::damage::repair::Repairs;
 use crate::damage::scrub::Scrubber;
 use crate::hints::levels::HintLevels;
@@ -65,43 +65,14 @@ pub struct WorkLoop {
     worklist: Arc<Worklist>,
 }
 
-impl WorkLoop {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        hint_levels: &Arc<HintLevels>,
-        file_policies: &Arc<FilePolicies>,
-        backlog_notes: &Arc<BacklogNotes>,
-        repairs: &Arc<Repairs>,
-        scrubber: &Arc<Scrubber>,
-        device_probe: &Arc<DeviceProbe>,
-        file_ranker: &Arc<FileRanker>,
-        revisits: &Arc<Revisits>,
-        worklist: &Arc<Worklist>,
-    ) -> Self {
-        Self {
-            foreground: base.foreground.clone(),
-            hints: base.hints.clone(),
-            worker: base.worker.clone(),
-            tuning: base.tuning.clone(),
-            backlog: base.backlog.clone(),
-            inline: base.inline.clone(),
-            signals: base.signals.clone(),
-            stats: base.stats.clone(),
-            damage: base.damage.clone(),
-            hint_levels: hint_levels.clone(),
-            file_policies: file_policies.clone(),
-            backlog_notes: backlog_notes.clone(),
-            repairs: repairs.clone(),
-            scrubber: scrubber.clone(),
-            device_probe: device_probe.clone(),
-            file_ranker: file_ranker.clone(),
-            revisits: revisits.clone(),
-            worklist: worklist.clone(),
-        }
-    }
+part!(WorkLoop {
+    base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
+    hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
+    scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker, revisits: Revisits,
+    worklist: Worklist
+});
 
+impl WorkLoop {
     /// One turn of the worker. Returns how long it may sleep before the next.
     pub fn work(&self) -> Duration {
         self.hint_levels.merge_waiting_hints();

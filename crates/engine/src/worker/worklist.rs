@@ -6,7 +6,7 @@ use std::sync::Arc;
 use oncefs_dedup::{Ranks, ShareLimit, Work};
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::log::Journal;
 use crate::format::backlog::Checkpoint;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
@@ -53,29 +53,12 @@ pub struct Worklist {
     hint_levels: Arc<HintLevels>,
 }
 
-impl Worklist {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        file_policies: &Arc<FilePolicies>,
-        hint_levels: &Arc<HintLevels>,
-    ) -> Self {
-        Self {
-            worker: base.worker.clone(),
-            backlog: base.backlog.clone(),
-            state: base.state.clone(),
-            foreground: base.foreground.clone(),
-            hints: base.hints.clone(),
-            tuning: base.tuning.clone(),
-            maps: base.maps.clone(),
-            journal: base.journal.clone(),
-            metadata: metadata.clone(),
-            file_policies: file_policies.clone(),
-            hint_levels: hint_levels.clone(),
-        }
-    }
+part!(Worklist {
+    base: worker, backlog, state, foreground, hints, tuning, maps, journal;
+    metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels
+});
 
+impl Worklist {
     /// Whether any work is left.
     pub fn is_revisit_left(&self) -> bool {
         self.worker.with_pass(|pass| pass.is_under_way()) || !self.backlog.is_empty()

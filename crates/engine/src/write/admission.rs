@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::WriteMode;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::hash::Hasher;
 use crate::hints::store::Hints;
 use crate::policy::inline::InlineDedup;
@@ -23,18 +23,9 @@ pub struct Admission {
     hasher: Arc<Hasher>,
 }
 
-impl Admission {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts) -> Self {
-        Self {
-            foreground: base.foreground.clone(),
-            inline: base.inline.clone(),
-            tuning: base.tuning.clone(),
-            hints: base.hints.clone(),
-            hasher: base.hasher.clone(),
-        }
-    }
+part!(Admission { base: foreground, inline, tuning, hints, hasher });
 
+impl Admission {
     /// Whether the next written request is looked up and fingerprinted.
     pub fn admit(&self) -> bool {
         // The settings are not locked while this waits for the controller.

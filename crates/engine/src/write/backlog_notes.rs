@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
 use crate::stats::counters::Statistics;
@@ -20,17 +20,9 @@ pub struct BacklogNotes {
     file_policies: Arc<FilePolicies>,
 }
 
-impl BacklogNotes {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, file_policies: &Arc<FilePolicies>) -> Self {
-        Self {
-            backlog: base.backlog.clone(),
-            worker: base.worker.clone(),
-            stats: base.stats.clone(),
-            file_policies: file_policies.clone(),
-        }
-    }
+part!(BacklogNotes { base: backlog, worker, stats; file_policies: FilePolicies });
 
+impl BacklogNotes {
     /// Notes which blocks of a published batch the worker has yet to visit, and which no longer.
     pub fn note_skipped(&self, map: MapId, batch: &Batch) {
         if batch.policy.is_later && self.backlog.is_on() {

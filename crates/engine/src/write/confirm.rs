@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::page::{Entry, page_of};
 use crate::hints::store::Hints;
 use crate::policy::inline::InlineDedup;
@@ -34,28 +34,12 @@ pub struct BatchConfirmer {
     damage_reports: Arc<DamageReports>,
 }
 
-impl BatchConfirmer {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        placer: &Arc<Placer>,
-        block_reader: &Arc<BlockReader>,
-        damage_reports: &Arc<DamageReports>,
-    ) -> Self {
-        Self {
-            inline: base.inline.clone(),
-            hints: base.hints.clone(),
-            stats: base.stats.clone(),
-            backlog: base.backlog.clone(),
-            data: base.data.clone(),
-            metadata: metadata.clone(),
-            placer: placer.clone(),
-            block_reader: block_reader.clone(),
-            damage_reports: damage_reports.clone(),
-        }
-    }
+part!(BatchConfirmer {
+    base: inline, hints, stats, backlog, data;
+    metadata: Metadata, placer: Placer, block_reader: BlockReader, damage_reports: DamageReports
+});
 
+impl BatchConfirmer {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
     pub fn confirm(&self, batch: &mut Batch) {
         let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::hash::Hasher;
 use crate::read::damage_reports::DamageReports;
 use crate::read::parts::Part;
@@ -26,18 +26,9 @@ pub struct RemapConfirmer {
     damage_reports: Arc<DamageReports>,
 }
 
-impl RemapConfirmer {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, block_reader: &Arc<BlockReader>, damage_reports: &Arc<DamageReports>) -> Self {
-        Self {
-            data: base.data.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            block_reader: block_reader.clone(),
-            damage_reports: damage_reports.clone(),
-        }
-    }
+part!(RemapConfirmer { base: data, hasher, stats; block_reader: BlockReader, damage_reports: DamageReports });
 
+impl RemapConfirmer {
     /// Keeps the pairs with the same content. Fingerprints decide; if one is missing, the bytes are compared.
     pub fn confirm_remaps(&self, chosen: Vec<Remap>) -> Vec<Remap> {
         let mut confirmed = Vec::with_capacity(chosen.len());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use oncefs_dedup::{Blocks, Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::Target;
 use crate::format::page::page_of;
 use crate::hints::store::Hints;
@@ -69,27 +69,12 @@ pub struct Decider {
     pub(super) extender: Arc<Extender>,
 }
 
-impl Decider {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        file_policies: &Arc<FilePolicies>,
-        backlog_notes: &Arc<BacklogNotes>,
-        extender: &Arc<Extender>,
-    ) -> Self {
-        Self {
-            inline: base.inline.clone(),
-            hints: base.hints.clone(),
-            policy: base.policy.clone(),
-            staging: base.staging.clone(),
-            metadata: metadata.clone(),
-            file_policies: file_policies.clone(),
-            backlog_notes: backlog_notes.clone(),
-            extender: extender.clone(),
-        }
-    }
+part!(Decider {
+    base: inline, hints, policy, staging;
+    metadata: Metadata, file_policies: FilePolicies, backlog_notes: BacklogNotes, extender: Extender
+});
 
+impl Decider {
     /// For each block, the pbns that may hold it according to the hint store, ascending.
     pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
         let stored = |index: usize| (batch.outcomes[index] != Outcome::Zero).then(|| batch.tags[index]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use oncefs_dedup::Extension;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::page::page_of;
 use crate::state::loading::Metadata;
 use crate::state::published::State;
@@ -23,12 +23,9 @@ pub struct Extender {
     metadata: Arc<Metadata>,
 }
 
-impl Extender {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
-        Self { state: base.state.clone(), metadata: metadata.clone() }
-    }
+part!(Extender { base: state; metadata: Metadata });
 
+impl Extender {
     /// The holders that an extension finds. It reads table pages in few turns. Each turn ends once misses exceed hits
     /// by `noes_max`.
     pub fn extended(&self, mut extension: Extension, noes_max: u32) -> Vec<Vec<Pbn>> {

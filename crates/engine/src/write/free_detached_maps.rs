@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
@@ -37,28 +37,12 @@ pub struct Reclaimer {
     publisher: Arc<Publisher>,
 }
 
-impl Reclaimer {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        change_room: &Arc<ChangeRoom>,
-        lazy_clones: &Arc<LazyClones>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            signals: base.signals.clone(),
-            health: base.health.clone(),
-            maps: base.maps.clone(),
-            journal: base.journal.clone(),
-            state: base.state.clone(),
-            metadata: metadata.clone(),
-            change_room: change_room.clone(),
-            lazy_clones: lazy_clones.clone(),
-            publisher: publisher.clone(),
-        }
-    }
+part!(Reclaimer {
+    base: signals, health, maps, journal, state;
+    metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
+});
 
+impl Reclaimer {
     /// Frees a detached map. A crash in the middle leaves its record, so that the next opening continues.
     pub fn reclaim(&self, map: MapId) -> Result<()> {
         let mut from = 0;

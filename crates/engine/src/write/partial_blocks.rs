@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::device::buffer::PooledBuf;
 use crate::format::extent_leaf::{Extent, Target};
 use crate::format::keys::{LeafKey, leaf_parts};
@@ -67,26 +67,12 @@ pub struct PartialBlocks {
     reader: Arc<Reader>,
 }
 
-impl PartialBlocks {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        reader: &Arc<Reader>,
-    ) -> Self {
-        Self {
-            data: base.data.clone(),
-            pins: base.pins.clone(),
-            hasher: base.hasher.clone(),
-            staging: base.staging.clone(),
-            backlog: base.backlog.clone(),
-            metadata: metadata.clone(),
-            free_blocks: free_blocks.clone(),
-            reader: reader.clone(),
-        }
-    }
+part!(PartialBlocks {
+    base: data, pins, hasher, staging, backlog;
+    metadata: Metadata, free_blocks: FreeBlocks, reader: Reader
+});
 
+impl PartialBlocks {
     /// Whole blocks from a partial write and what is stored around it.
     pub fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
         let block = BLOCK_BYTES as u64;

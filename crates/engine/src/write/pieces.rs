@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
@@ -162,39 +162,13 @@ pub struct RangeChanges {
     pub(super) range_parts: Arc<RangeParts>,
 }
 
-impl RangeChanges {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        file_policies: &Arc<FilePolicies>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-        block_writer: &Arc<BlockWriter>,
-        partial_blocks: &Arc<PartialBlocks>,
-        range_parts: &Arc<RangeParts>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            maps: base.maps.clone(),
-            journal: base.journal.clone(),
-            pins: base.pins.clone(),
-            stats: base.stats.clone(),
-            policy: base.policy.clone(),
-            state: base.state.clone(),
-            metadata: metadata.clone(),
-            free_blocks: free_blocks.clone(),
-            file_policies: file_policies.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-            block_writer: block_writer.clone(),
-            partial_blocks: partial_blocks.clone(),
-            range_parts: range_parts.clone(),
-        }
-    }
+part!(RangeChanges {
+    base: health, maps, journal, pins, stats, policy, state;
+    metadata: Metadata, free_blocks: FreeBlocks, file_policies: FilePolicies, change_room: ChangeRoom,
+    publisher: Publisher, block_writer: BlockWriter, partial_blocks: PartialBlocks, range_parts: RangeParts
+});
 
+impl RangeChanges {
     /// Publishes the pieces of a change in one group, so that a crash leaves all of it or nothing. An error before the
     /// first piece leaves everything as it was. A later error cannot be undone: the volume becomes read-only, so that
     /// the part that was published is never committed.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::hash::Hasher;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::{BlockWriter, Look};
@@ -28,19 +28,9 @@ pub struct Placer {
     block_writer: Arc<BlockWriter>,
 }
 
-impl Placer {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, free_blocks: &Arc<FreeBlocks>, block_writer: &Arc<BlockWriter>) -> Self {
-        Self {
-            stats: base.stats.clone(),
-            hasher: base.hasher.clone(),
-            space: base.space.clone(),
-            staging: base.staging.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-        }
-    }
+part!(Placer { base: stats, hasher, space, staging; free_blocks: FreeBlocks, block_writer: BlockWriter });
 
+impl Placer {
     /// Computes the missing fingerprints of these blocks.
     pub fn fingerprint(&self, batch: &mut Batch, indexes: &[usize]) {
         let unknown: Vec<usize> =

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::backlog::list::Backlog;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::checkpoint::Commits;
 use crate::commit::log::Journal;
 use crate::format::page::REPLICA;
@@ -72,35 +72,13 @@ pub struct Publisher {
     backlog_notes: Arc<BacklogNotes>,
 }
 
-impl Publisher {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        hint_levels: &Arc<HintLevels>,
-        commits: &Arc<Commits>,
-        file_policies: &Arc<FilePolicies>,
-        damage_reports: &Arc<DamageReports>,
-        backlog_notes: &Arc<BacklogNotes>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            damage: base.damage.clone(),
-            journal: base.journal.clone(),
-            policy: base.policy.clone(),
-            state: base.state.clone(),
-            backlog: base.backlog.clone(),
-            signals: base.signals.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            hint_levels: hint_levels.clone(),
-            commits: commits.clone(),
-            file_policies: file_policies.clone(),
-            damage_reports: damage_reports.clone(),
-            backlog_notes: backlog_notes.clone(),
-        }
-    }
+part!(Publisher {
+    base: health, damage, journal, policy, state, backlog, signals, stats;
+    metadata: Metadata, hint_levels: HintLevels, commits: Commits, file_policies: FilePolicies,
+    damage_reports: DamageReports, backlog_notes: BacklogNotes
+});
 
+impl Publisher {
     /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.
     pub fn apply(&self, plan: Plan) -> Result<Applied> {
         if (!plan.record_decrefs.is_empty() || !plan.flags.is_empty())

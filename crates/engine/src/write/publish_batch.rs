@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use hashbrown::HashSet;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, Target};
 use crate::format::group_bytes::GroupBytes;
@@ -41,33 +41,13 @@ pub struct BatchPublisher {
     publisher: Arc<Publisher>,
 }
 
-impl BatchPublisher {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        block_writer: &Arc<BlockWriter>,
-        placer: &Arc<Placer>,
-        change_room: &Arc<ChangeRoom>,
-        lazy_clones: &Arc<LazyClones>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            space: base.space.clone(),
-            staging: base.staging.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-            placer: placer.clone(),
-            change_room: change_room.clone(),
-            lazy_clones: lazy_clones.clone(),
-            publisher: publisher.clone(),
-        }
-    }
+part!(BatchPublisher {
+    base: space, staging, stats;
+    metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, placer: Placer,
+    change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
+});
 
+impl BatchPublisher {
     /// Publishes a decided and placed batch, and notifies everything that follows. The caller holds the map's lock
     /// exclusively, and has claimed no room in the log. On failure the allocated runs are released.
     pub fn publish_batch<G: OnPublish>(

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::log::Journal;
 use crate::commit::log_room::GroupBounds;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
@@ -51,18 +51,9 @@ pub struct RangeParts {
     lazy_clones: Arc<LazyClones>,
 }
 
-impl RangeParts {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        lazy_clones: &Arc<LazyClones>,
-    ) -> Self {
-        let journal = base.journal.clone();
-        Self { journal, metadata: metadata.clone(), free_blocks: free_blocks.clone(), lazy_clones: lazy_clones.clone() }
-    }
+part!(RangeParts { base: journal; metadata: Metadata, free_blocks: FreeBlocks, lazy_clones: LazyClones });
 
+impl RangeParts {
     /// The bounds of a change of a range.
     pub fn bounds(&self) -> &GroupBounds {
         self.journal.bounds()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
@@ -43,31 +43,13 @@ pub struct Remapper {
     hint_levels: Arc<HintLevels>,
 }
 
-impl Remapper {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        change_room: &Arc<ChangeRoom>,
-        lazy_clones: &Arc<LazyClones>,
-        publisher: &Arc<Publisher>,
-        backlog_notes: &Arc<BacklogNotes>,
-        hint_levels: &Arc<HintLevels>,
-    ) -> Self {
-        Self {
-            stats: base.stats.clone(),
-            damage: base.damage.clone(),
-            maps: base.maps.clone(),
-            hints: base.hints.clone(),
-            metadata: metadata.clone(),
-            change_room: change_room.clone(),
-            lazy_clones: lazy_clones.clone(),
-            publisher: publisher.clone(),
-            backlog_notes: backlog_notes.clone(),
-            hint_levels: hint_levels.clone(),
-        }
-    }
+part!(Remapper {
+    base: stats, damage, maps, hints;
+    metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
+    backlog_notes: BacklogNotes, hint_levels: HintLevels
+});
 
+impl Remapper {
     /// Publishes remaps. Adjacent ones of the same map are published together.
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::policy::inline::{OPEN_BLOCKS_MAX, OpenBlock};
 use crate::state::loading::Metadata;
 use crate::stats::counters::Statistics;
@@ -20,22 +20,9 @@ pub struct OpenRunSharer {
     remapper: Arc<Remapper>,
 }
 
-impl OpenRunSharer {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        remap_confirmer: &Arc<RemapConfirmer>,
-        remapper: &Arc<Remapper>,
-    ) -> Self {
-        Self {
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            remap_confirmer: remap_confirmer.clone(),
-            remapper: remapper.clone(),
-        }
-    }
+part!(OpenRunSharer { base: stats; metadata: Metadata, remap_confirmer: RemapConfirmer, remapper: Remapper });
 
+impl OpenRunSharer {
     /// Makes places that were open refer to the blocks that hold their content. This is a publication of its own, after
     /// that of the request that made the run long enough. A crash between the two leaves the copies. Blocks that can no
     /// longer be shared stay as they are.

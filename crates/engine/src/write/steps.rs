@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::Target;
 use crate::format::keys::{LEAF_BLOCKS, leaf_parts};
 use crate::hash::is_zero;
@@ -47,42 +47,14 @@ pub struct Writer {
     open_run_sharer: Arc<OpenRunSharer>,
 }
 
-impl Writer {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        file_policies: &Arc<FilePolicies>,
-        lazy_clones: &Arc<LazyClones>,
-        backlog_notes: &Arc<BacklogNotes>,
-        partial_blocks: &Arc<PartialBlocks>,
-        admission: &Arc<Admission>,
-        decider: &Arc<Decider>,
-        batch_confirmer: &Arc<BatchConfirmer>,
-        placer: &Arc<Placer>,
-        batch_publisher: &Arc<BatchPublisher>,
-        open_run_sharer: &Arc<OpenRunSharer>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            pins: base.pins.clone(),
-            maps: base.maps.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            file_policies: file_policies.clone(),
-            lazy_clones: lazy_clones.clone(),
-            backlog_notes: backlog_notes.clone(),
-            partial_blocks: partial_blocks.clone(),
-            admission: admission.clone(),
-            decider: decider.clone(),
-            batch_confirmer: batch_confirmer.clone(),
-            placer: placer.clone(),
-            batch_publisher: batch_publisher.clone(),
-            open_run_sharer: open_run_sharer.clone(),
-        }
-    }
+part!(Writer {
+    base: health, pins, maps, stats;
+    metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
+    partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
+    placer: Placer, batch_publisher: BatchPublisher, open_run_sharer: OpenRunSharer
+});
 
+impl Writer {
     /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
     /// the publication the change is invisible, and a failure leaves everything as it was.
     pub fn write_request<G: OnPublish>(

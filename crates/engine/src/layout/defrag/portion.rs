@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use oncefs_dedup::{BatchSize, FileRun};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
@@ -105,45 +105,14 @@ pub struct Defragmenter {
     pub(super) publisher: Arc<Publisher>,
 }
 
-impl Defragmenter {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        file_policies: &Arc<FilePolicies>,
-        free_blocks: &Arc<FreeBlocks>,
-        block_writer: &Arc<BlockWriter>,
-        data_reader: &Arc<DataReader>,
-        damage_reports: &Arc<DamageReports>,
-        change_room: &Arc<ChangeRoom>,
-        lazy_clones: &Arc<LazyClones>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            signals: base.signals.clone(),
-            worker: base.worker.clone(),
-            maps: base.maps.clone(),
-            data: base.data.clone(),
-            foreground: base.foreground.clone(),
-            pins: base.pins.clone(),
-            staging: base.staging.clone(),
-            hasher: base.hasher.clone(),
-            policy: base.policy.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            file_policies: file_policies.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-            data_reader: data_reader.clone(),
-            damage_reports: damage_reports.clone(),
-            change_room: change_room.clone(),
-            lazy_clones: lazy_clones.clone(),
-            publisher: publisher.clone(),
-        }
-    }
+part!(Defragmenter {
+    base: health, signals, worker, maps, data, foreground, pins, staging, hasher, policy, stats;
+    metadata: Metadata, file_policies: FilePolicies, free_blocks: FreeBlocks, block_writer: BlockWriter,
+    data_reader: DataReader, damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones,
+    publisher: Publisher
+});
 
+impl Defragmenter {
     /// Defragments a portion, adds the result to the outcome, and learns how long it took. False: the portion is
     /// unchanged, because a program made a request before it was read.
     pub fn defrag_portion(

@@ -10,6 +10,9 @@ use crate::fsck::fix::Fixed;
 use crate::fsck::parts::{checker, fixer};
 use crate::{Blocks, Error, Lbn, MapId, Pbn, Result, Store};
 
+/// Leaves of a pending clone that are listed at a time.
+const LEAVES_LISTED: usize = 256;
+
 impl Store {
     /// Calls `visit` for every map that has blocks and is not detached, in the order of ids, with the number of its
     /// blocks, or with `None` if a part of the map is damaged.
@@ -66,6 +69,23 @@ impl Store {
             finish(current)?;
         }
         finish(None)
+    }
+
+    /// The blocks of a pending clone: its own, and those that it reads in its source. Nothing else uses the volume
+    /// meanwhile, so its map is not locked.
+    fn mapped_blocks(&self, clone: MapId) -> Result<Blocks> {
+        let metadata = &self.volume.metadata;
+        let (mut blocks, mut from) = (0, 0);
+        loop {
+            let leaves = metadata.stored_leaves(clone, from, LEAVES_LISTED)?;
+            for &leaf in &leaves {
+                blocks += metadata.leaf(LeafKey { map: clone, leaf })?.mapped_blocks();
+            }
+            match leaves.last() {
+                Some(last) if leaves.len() == LEAVES_LISTED => from = last + 1,
+                _ => return Ok(Blocks(blocks)),
+            }
+        }
     }
 
     /// Checks every invariant across the engine's structures, and with `read_data` every live block against its tag.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use crate::commit::change_room::LogReservation;
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::LeafKey;
 use crate::kv::IsRecord;
 use crate::settings::values::Settings;
 use crate::volume::cut_log::cut_log;
@@ -15,13 +14,10 @@ use crate::volume::files as volume;
 use crate::volume::unfinished::{self, Unfinished};
 use crate::volume::{salvage, superblock_file};
 use crate::{
-    BadBlock, BadPlace, Blocks, Compared, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained,
+    BadBlock, BadPlace, Compared, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained,
     FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
     ScrubStatus, Store, VolumeSpec,
 };
-
-/// Leaves read at a time when a map's blocks are counted.
-const LEAVES_COUNTED: usize = 256;
 
 impl Store {
     /// Like [`Store::format`], for a caller that adds content to the volume before it becomes valid
@@ -262,26 +258,5 @@ impl Store {
     ///   cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         self.volume.defragmenter.defrag(map, options)
-    }
-
-    /// The number of blocks of a map, data and reserved. Reads all of its leaves.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::Error::Io`] or [`crate::Error::Corrupt`]: the map cannot be read.
-    pub fn mapped_blocks(&self, map: MapId) -> Result<Blocks> {
-        let _map = self.volume.base.maps.lock(map).read();
-        let mut blocks = 0;
-        let mut from = 0;
-        loop {
-            let leaves = self.volume.metadata.stored_leaves(map, from, LEAVES_COUNTED)?;
-            for leaf in &leaves {
-                blocks += self.volume.metadata.leaf(LeafKey { map, leaf: *leaf })?.mapped_blocks();
-            }
-            match leaves.last() {
-                Some(last) if leaves.len() == LEAVES_COUNTED => from = last + 1,
-                _ => return Ok(Blocks(blocks)),
-            }
-        }
     }
 }

@@ -137,3 +137,69 @@ fn a_mount_whose_daemon_died_is_mounted_again_as_fstab_says() {
     let run = with_helpers(&place, &script).succeeds();
     assert!(run.out.contains("is mounted again") && run.out.ends_with("content\n1\n"), "{run:?}");
 }
+
+/// Waits in a script until no daemon serves the volume.
+const DIED: &str = "while pgrep -f \"serve .* $V \" >/dev/null; do sleep 0.05; done";
+
+#[test]
+fn disks_of_a_volume_whose_daemon_died_are_mounted_and_attached_again_after_it() {
+    let place = Place::with_volume();
+    let (fstab, volume, home) = (place.str("fstab"), place.volume_str(), place.str("home"));
+    fs::create_dir(&home).unwrap();
+    let lines = format!("{volume} {} oncefs memory=64M 0 0\n{volume} {home} oncefs disk=home 0 0\n", place.mnt_str());
+    fs::write(&fstab, lines).unwrap();
+    let script = format!(
+        "trap 'umount -l {home} 2>/dev/null || true; losetup -d $new 2>/dev/null || true; umount -l $D || true' EXIT
+         mount -T {fstab} $D
+         for disk in home vm; do {BINARY} disk create $D $disk 16M; done
+         mkfs.ext4 -q $({BINARY} disk attach $D home)
+         {BINARY} disk detach $D home
+         mount -T {fstab} {home}
+         new=$({BINARY} disk attach $D vm)
+         echo content >{home}/file
+         sync {home}/file
+         head -c 4096 /dev/urandom >$V.sector
+         dd if=$V.sector of=$new bs=4096 oflag=direct conv=fsync,notrunc 2>/dev/null
+         {BINARY} revive -T {fstab} $D {home}
+         kill -9 $(pgrep -o -f \"serve .* $V $D\")
+         {DIED}
+         {BINARY} revive -T {fstab} $D {home} >$V.told
+         new=$(sed -n 's/^the disk vm is attached again, as \\([^:]*\\):.*/\\1/p' $V.told)
+         cmp -n 4096 $V.sector $new
+         cat {home}/file
+         umount {home}
+         {BINARY} disk detach $D vm
+         umount $D
+         {GONE}"
+    );
+    let run = with_helpers(&place, &script).succeeds();
+    assert!(run.out.ends_with("content\n"), "{run:?}");
+}
+
+#[test]
+fn a_disk_of_a_dead_hidden_mount_is_mounted_again_beside_programs_that_have_the_old_one_open() {
+    let place = Place::with_volume();
+    let (fstab, home) = (place.str("fstab"), place.str("home"));
+    fs::create_dir(&home).unwrap();
+    fs::write(&fstab, format!("{} {home} oncefs disk=home,mkfs=ext4,memory=64M 0 0\n", place.volume_str())).unwrap();
+    let script = format!(
+        "trap 'umount -l {home} 2>/dev/null || true' EXIT
+         {BINARY} disk create $V home 16M
+         mount -T {fstab} {home}
+         echo content >{home}/file
+         sync {home}/file
+         exec 3<{home}/file
+         kill -9 $(pgrep -o -f \"serve .* $V \")
+         {DIED}
+         ! {BINARY} revive -T /dev/null {home} 2>$V.told
+         grep -q 'mounts no disk on {home}: umount {home}, then oncefs mount VOLUME {home} -o disk=home' $V.told
+         {BINARY} revive -T {fstab} {home}
+         cat {home}/file
+         exec 3<&-
+         umount {home}
+         {GONE}"
+    );
+    let run = with_helpers(&place, &script).succeeds();
+    assert!(run.out.contains("programs still use the dead disk home"), "{run:?}");
+    assert!(run.out.ends_with("content\n"), "{run:?}");
+}

@@ -1,4 +1,6 @@
-//! `oncefs revive`: mounts again the mounts that dead daemons left, as fstab says.
+//! `oncefs revive`: mounts again the mounts that dead daemons left, as fstab says, and the disks of their volumes.
+
+mod disks;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -11,8 +13,10 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::daemon::logging;
+use crate::disks::dead::{self, LoopOfDisk};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::fstab::{self, Entry, FSTAB};
+use crate::mounting::hidden;
 use crate::mounting::mount_table::{self, Mount};
 use crate::names::{printable, shown};
 
@@ -28,7 +32,9 @@ const MOUNT_SECONDS: u64 = 60;
 #[command(after_help = "\
 A daemon that died leaves its mount behind, and every call on it fails with 'Transport endpoint is not connected'.
 This command detaches such a mount and mounts it again with mount(8), by its line in fstab. What was durable is there.
-Programs that had files open in it must open them again.
+Programs that had files open in it must open them again. The same goes for disks of its volume: a file system that fstab
+mounts from one is mounted again after the volume, and a disk that was attached by hand and is not in use is attached
+again, perhaps as another device.
 
 With --watch it keeps running and looks again every SECONDS, as the unit oncefs-revive.service does. A mount whose
 daemon dies five times within ten minutes is left alone until the command is started again.
@@ -77,7 +83,7 @@ fn once(reviver: &mut Reviver) -> Outcome {
     const LOOKS: usize = 10;
     let mut failures = reviver.look()?;
     for _ in 1..LOOKS {
-        if reviver.owed.is_empty() {
+        if reviver.owed.is_empty() && reviver.unattached.is_empty() {
             break;
         }
         thread::sleep(Duration::from_secs(1));
@@ -98,10 +104,20 @@ struct Reviver {
     tries: HashMap<PathBuf, Vec<Instant>>,
     /// Unanswered questions, by device number: a mount whose daemon hangs is asked once.
     questions: HashMap<String, Receiver<bool>>,
-    /// Detached mounts that are to be mounted again: mount points and volumes.
-    owed: BTreeMap<PathBuf, PathBuf>,
+    /// Detached mounts that are to be mounted again, by mount point.
+    owed: BTreeMap<PathBuf, Owed>,
+    /// Disks that are to be attached again.
+    unattached: Vec<disks::Unattached>,
     /// Runs of mount(8) under way, by mount point.
     mounting: HashMap<PathBuf, Mounting>,
+}
+
+/// What is to be mounted again.
+#[derive(Clone, Debug)]
+struct Owed {
+    volume: PathBuf,
+    /// The file system on a disk of the volume, and not the volume.
+    is_on_disk: bool,
 }
 
 impl Reviver {
@@ -111,31 +127,109 @@ impl Reviver {
         };
         let dirs = arguments.dirs.iter().map(resolved).collect::<Outcome<_>>()?;
         let (tries, questions, owed, mounting) = Default::default();
-        Ok(Self { dirs, fstab: arguments.fstab, tries, questions, owed, mounting })
+        Ok(Self { dirs, fstab: arguments.fstab, tries, questions, owed, unattached: Vec::new(), mounting })
     }
 
     /// Mounts every dead mount again. Returns the failures.
     fn look(&mut self) -> Outcome<Vec<String>> {
         let mounts = mount_table::all().or_fail_doing(exit::FAILED, "cannot read the mount table")?;
-        let is_meant = |mount: &Mount| mount.is_oncefs() && (self.dirs.is_empty() || self.dirs.contains(&mount.dir));
-        let mounts: Vec<Mount> = mounts.into_iter().filter(is_meant).collect();
-        self.owed.retain(|dir, volume| !mounts.iter().any(|mount| mount.dir == *dir && mount.source == *volume));
+        self.owed.retain(|dir, owed| {
+            let is_it = |mount: &&Mount| mount.dir == *dir && (owed.is_on_disk || mount.source == owed.volume);
+            !mounts.iter().any(|mount| is_it(&mount))
+        });
         self.mounting.retain(|dir, mounting| self.owed.contains_key(dir) || !mounting.has_ended());
         let now = Instant::now();
         self.tries.retain(|_, tries| tries.last().is_some_and(|last| now.duration_since(*last) < TRIES_WITHIN));
-        let dead = self.dead(mounts);
+        let dead = self.dead(mounts.iter().filter(|mount| mount.is_oncefs()).cloned().collect());
+        let devices = dead::devices(&mounts, &dead).or_fail_doing(exit::FAILED, "cannot look at loop devices")?;
         let mut failures = Vec::new();
-        if !dead.is_empty() {
+        if !dead.is_empty() || !devices.is_empty() {
             let doing = format!("cannot read {}", shown(&self.fstab));
             let entries = fstab::read(&self.fstab).or_fail_doing(exit::FAILED, doing)?;
-            failures.extend(dead.iter().filter_map(|mount| self.detach(mount, &entries).err()));
+            for device in &devices {
+                failures.extend(self.detach_disk(device, &mounts, &entries));
+            }
+            // A mount out of sight ends by itself, and mounting a disk makes another.
+            let dead = dead.iter().filter(|mount| self.is_meant(&mount.dir) && !hidden::is_one(&mount.dir));
+            let dead: Vec<&Mount> = dead.collect();
+            failures.extend(dead.into_iter().filter_map(|mount| self.detach(mount, &entries).err()));
         }
-        let owed: Vec<(PathBuf, PathBuf)> = self.owed.clone().into_iter().collect();
-        for (dir, _) in &owed {
-            self.mounting.entry(dir.clone()).or_insert_with(|| Mounting::begin(mount_command(&self.fstab, dir)));
-        }
-        failures.extend(owed.iter().filter_map(|(dir, volume)| self.mount(dir, volume).err()));
+        // The volumes first: a disk of a volume that is not mounted would be mounted with it, out of sight.
+        failures.extend(self.mount_owed(false));
+        failures.extend(self.mount_owed(true));
+        failures.extend(self.attach_again());
         Ok(failures)
+    }
+
+    fn is_meant(&self, dir: &Path) -> bool {
+        self.dirs.is_empty() || self.dirs.iter().any(|meant| meant == dir)
+    }
+
+    /// Mounts volumes, or the file systems on disks of volumes that are mounted. Volumes at the same time, disks one after
+    /// the other, because the first of a volume may have to mount that. Returns the failures.
+    fn mount_owed(&mut self, is_on_disk: bool) -> Vec<String> {
+        let is_next = |owed: &Owed| owed.is_on_disk == is_on_disk && !(is_on_disk && self.owes_volume(&owed.volume));
+        let next: Vec<(PathBuf, PathBuf)> = self
+            .owed
+            .iter()
+            .filter(|(_, owed)| is_next(owed))
+            .map(|(dir, owed)| (dir.clone(), owed.volume.clone()))
+            .collect();
+        let begin = |reviver: &mut Self, dir: &Path| {
+            let command = || Mounting::begin(mount_command(&reviver.fstab, dir));
+            reviver.mounting.entry(dir.to_owned()).or_insert_with(command);
+        };
+        if !is_on_disk {
+            next.iter().for_each(|(dir, _)| begin(self, dir));
+        }
+        let mut failures = Vec::new();
+        for (dir, volume) in next {
+            begin(self, &dir);
+            failures.extend(self.mount(&dir, &volume).err());
+        }
+        failures
+    }
+
+    /// Whether a volume is to be mounted again.
+    fn owes_volume(&self, volume: &Path) -> bool {
+        self.owed.values().any(|owed| !owed.is_on_disk && owed.volume == volume)
+    }
+
+    /// Ends a dead device and what is mounted from it. From then on its mounts are in `owed`, or it is in `unattached`.
+    /// Returns the failures.
+    fn detach_disk(&mut self, found: &LoopOfDisk, mounts: &[Mount], entries: &[Entry]) -> Vec<String> {
+        let Self { dirs, fstab, tries, owed, unattached, .. } = self;
+        let table = disks::Table { mounts, entries, fstab, dirs };
+        let places = table.places(found);
+        if places.is_empty() {
+            return table.end_unmounted(found).map(|disk| unattached.extend(disk)).err().into_iter().collect();
+        }
+        let (mut failures, mut is_detached) = (Vec::new(), true);
+        for place in places {
+            let may_try = || may_try(tries.entry(place.to_owned()).or_default(), Instant::now());
+            match table.detach(found, place, may_try) {
+                Ok(Some(volume)) => drop(owed.insert(place.to_owned(), Owed { volume, is_on_disk: true })),
+                Ok(None) => is_detached = false,
+                Err(why) => failures.push(why),
+            }
+        }
+        if failures.is_empty() && is_detached {
+            disks::end(found);
+        }
+        failures
+    }
+
+    /// Attaches disks of volumes that are mounted again. Returns the failures.
+    fn attach_again(&mut self) -> Vec<String> {
+        let mut failures = Vec::new();
+        for disk in std::mem::take(&mut self.unattached) {
+            let attached = if self.owes_volume(&disk.volume) { None } else { Some(disk.attach()) };
+            if attached != Some(Ok(())) {
+                self.unattached.push(disk);
+            }
+            failures.extend(attached.and_then(Result::err));
+        }
+        failures
     }
 
     /// The mounts whose daemon is gone. A thread of its own asks each: a mount whose daemon hangs does not answer, and
@@ -183,7 +277,7 @@ impl Reviver {
         }
         oncefs_fuse::unmount(&mount.dir, libc::MNT_DETACH)
             .map_err(|error| format!("cannot detach {dir}, whose daemon is dead: {error}"))?;
-        self.owed.insert(mount.dir.clone(), mount.source.clone());
+        self.owed.insert(mount.dir.clone(), Owed { volume: mount.source.clone(), is_on_disk: false });
         Ok(())
     }
 

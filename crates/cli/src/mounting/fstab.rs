@@ -22,6 +22,12 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The name of the disk that it mounts, if it mounts one.
+    pub fn disk(&self) -> Option<&str> {
+        let options = self.options.to_str()?;
+        options.split(',').rev().find_map(|option| option.strip_prefix("disk="))
+    }
+
     /// Whether this is among the options.
     pub fn has(&self, option: &str) -> bool {
         self.options.as_bytes().split(|byte| *byte == b',').any(|given| given == option.as_bytes())
@@ -78,5 +84,7 @@ mod tests {
         assert_eq!(read(&file).unwrap(), expected);
         assert!(expected[0].has("noatime") && !expected[0].has("memory") && !expected[1].has("noauto"));
         assert_eq!(read(&dir.path().join("none")).unwrap(), []);
+        assert_eq!(entry("/srv/volume", "/home", "noatime,disk=home,mkfs=ext4").disk(), Some("home"));
+        assert_eq!(expected[0].disk(), None);
     }
 }

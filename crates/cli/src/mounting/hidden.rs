@@ -10,6 +10,11 @@ use super::mount_table;
 /// Their mount points lie here. Only root looks in.
 const PLACES: &str = "/run/oncefs/volumes";
 
+/// Whether a mount point is one of these.
+pub fn is_one(dir: &Path) -> bool {
+    dir.parent() == Some(Path::new(PLACES))
+}
+
 /// The mount point for a volume, which exists afterwards. A dead mount there is detached.
 ///
 /// # Errors

@@ -102,6 +102,7 @@ impl<'a> Case<'a> {
             cpu_daemon_s: readings.cpu_daemon_s,
             daemon_peak_bytes: readings.daemon_peak_bytes,
             space: None,
+            stored_growth: None,
             piece_cost: self.side.deduplicates().then(|| self.side.piece_cost()).transpose()?,
             limit_share: self
                 .throttle
@@ -143,6 +144,20 @@ impl<'a> Case<'a> {
         let used_bytes = self.side.used_bytes()?.saturating_sub(self.used_empty);
         if let Some(row) = self.rows.last_mut() {
             row.space = Some(Space { used_bytes, blocks_bytes, distinct_bytes });
+        }
+        Ok(())
+    }
+
+    /// Bytes that the data area of a volume holds now.
+    pub fn data_area_bytes(&self) -> Result<Option<u64>> {
+        self.side.stored_bytes()
+    }
+
+    /// Adds to the last step by how much the data area has grown since it held `before`.
+    pub fn note_growth(&mut self, before: Option<u64>) -> Result<()> {
+        let now = self.side.stored_bytes()?;
+        if let Some(row) = self.rows.last_mut() {
+            row.stored_growth = now.zip(before).map(|(now, before)| now.saturating_sub(before));
         }
         Ok(())
     }

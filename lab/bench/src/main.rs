@@ -9,6 +9,7 @@ mod bdi;
 mod case;
 mod command;
 mod content;
+mod disks;
 mod failure;
 mod figures;
 mod files;
@@ -81,6 +82,8 @@ enum Command {
     Overhead(overhead::OverheadArgs),
     /// Copy five corpora to ext4, XFS, Btrfs, SquashFS and oncefs: savings, time, memory and device writes
     Peers(peers::PeersArgs),
+    /// Compare ext4 and xfs on disks of a volume with the same on plain loop devices, and with files in the mount
+    Disks(disks::DisksArgs),
     /// Replay traces, or twins of published ones, on oncefs and on ext4, with contents made from the fingerprints
     Replay(replay::ReplayArgs),
     /// Measure a paper's evaluation, figure by figure, and write its page
@@ -100,6 +103,7 @@ fn main() -> ExitCode {
         Some(Command::Selective(args)) => selective::run(args),
         Some(Command::Overhead(args)) => overhead::run(args),
         Some(Command::Peers(args)) => peers::run(args),
+        Some(Command::Disks(args)) => disks::run(args),
         Some(Command::Replay(args)) => replay::run(args),
         Some(Command::Paper(args)) => paper::run(args),
     };

@@ -139,6 +139,8 @@ pub struct Row {
     pub daemon_peak_bytes: Option<u64>,
     /// The space that the written files use, if it was measured.
     pub space: Option<Space>,
+    /// By how much the volume's data area grew, if that was measured.
+    pub stored_growth: Option<u64>,
     /// What a piece costs on this side, as oncefs knows it after the step.
     pub piece_cost: Option<PieceCost>,
     /// Throughput as a share of what the throttled device allows for this data set.
@@ -208,6 +210,39 @@ impl Meter {
             cpu_daemon_s: cpu_daemon_s.zip(self.cpu_daemon_s).map(|(now, before)| now - before),
             daemon_peak_bytes: self.daemon.map(machine::peak_memory_bytes).transpose()?,
         })
+    }
+}
+
+/// Rows for tests.
+#[cfg(test)]
+pub mod testing {
+    use super::*;
+
+    /// Ten blocks in so many seconds.
+    pub fn row(workload: &str, side: &str, repetition: usize, seconds: f64) -> Row {
+        let latency =
+            LatencySummary { operations: 10, mean_us: 1.0, p50_us: 1.0, p95_us: 2.0, p995_us: 3.0, max_us: 4.0 };
+        Row {
+            workload: workload.to_owned(),
+            side: side.to_owned(),
+            repetition,
+            seconds,
+            bytes: 40960,
+            unique_bytes: 40960,
+            stored_bytes: Some(40960),
+            mb_per_s: 0.04096 / seconds,
+            latency: Some(latency),
+            device: DeviceBytes { read: 0, written: 40960 },
+            device_written_settled: Some(41960),
+            data_area_written: None,
+            cpu_machine_s: 0.1,
+            cpu_daemon_s: None,
+            daemon_peak_bytes: None,
+            space: None,
+            stored_growth: None,
+            piece_cost: None,
+            limit_share: None,
+        }
     }
 }
 

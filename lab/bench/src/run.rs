@@ -13,7 +13,7 @@ use crate::measure::Row;
 use crate::progress::Progress;
 use crate::scenario::Scenario;
 use crate::settings::RunArgs;
-use crate::side::{Bench, Kind, Side, SideSpec};
+use crate::side::{Bench, Side, SideSpec};
 use crate::signal;
 use crate::summary::Summary;
 use crate::throttle::SLOW_DISK;
@@ -29,7 +29,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let specs = args.sides()?;
     let volume = args.volume()?;
     let work_directory = WorkDirectory::create(&args.dir)?;
-    let needs_oncefs = specs.iter().any(|(spec, _)| matches!(spec.kind, Kind::Oncefs | Kind::Disk));
+    let needs_oncefs = specs.iter().any(|(spec, _)| spec.kind.has_volume());
     let bench = Bench {
         directory: work_directory.path().to_owned(),
         device_bytes: args.device_bytes(&volume),
@@ -106,7 +106,7 @@ fn create_sides(bench: &Bench, specs: &[(SideSpec, String)]) -> Result<Vec<Side>
 }
 
 /// Touches the memory that the run will use and writes a small file on every side; nothing is kept.
-fn warm_up(sides: &mut [Side], volume: &Volume, progress: &Progress) -> Result<()> {
+pub fn warm_up(sides: &mut [Side], volume: &Volume, progress: &Progress) -> Result<()> {
     const FILES_CACHED_MAX: u64 = 6;
     progress.say("warm-up: touching memory".to_owned());
     let touch = (volume.file_bytes * FILES_CACHED_MAX).min(machine::memory_available_bytes()? / 2);

@@ -24,7 +24,7 @@ pub struct RunArgs {
     /// 1 GiB files, five repetitions, all sides: for figures to publish
     #[arg(long)]
     full: bool,
-    /// A side: oncefs, disk, flat, ext4, ext2, xfs or btrfs. `oncefs=-o X` and `flat=--threads 4` add mount arguments.
+    /// A side: oncefs, disk, disk-xfs, flat, ext4, ext2, xfs or btrfs. `oncefs=-o X` and `flat=--threads 4` add mount arguments.
     /// Repeat the option for several sides [default: ext4, oncefs, flat]
     #[arg(long = "side", value_name = "SIDE")]
     sides: Vec<SideSpec>,

@@ -1,7 +1,7 @@
 //! A side of the comparison: a file system on its own loop device, which is formatted, mounted and removed.
 //!
-//! oncefs, the ext4 on one of its disks, and the flat file system are on an ext4 that fills the loop device; the kernel's file systems fill it
-//! themselves. With a raw data area oncefs has a second loop device.
+//! oncefs, a file system on one of its disks, and the flat file system are on an ext4 that fills the loop device; the
+//! kernel's file systems fill it themselves. With a raw data area oncefs has a second loop device.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -28,8 +28,15 @@ pub enum Kind {
     Flat,
     /// The file system under test.
     Oncefs,
-    /// An ext4 on a disk in it.
-    Disk,
+    /// A kernel's file system on a disk in it.
+    Disk(KernelFs),
+}
+
+impl Kind {
+    /// Whether the side has a volume of oncefs.
+    pub fn has_volume(self) -> bool {
+        matches!(self, Kind::Oncefs | Kind::Disk(_))
+    }
 }
 
 /// The kernel's file systems that can be compared with.
@@ -55,6 +62,11 @@ impl KernelFs {
         }
     }
 
+    /// Without `noinit_itable` a kernel thread writes ext4's inode tables while others are measured.
+    fn mount_options(self) -> Option<&'static str> {
+        (self == KernelFs::Ext4).then_some("noinit_itable")
+    }
+
     fn format(self, device: &Path) -> Result<()> {
         let (program, quiet_force): (&str, &[&str]) = match self {
             KernelFs::Ext4 => ("mkfs.ext4", &["-q", "-F"]),
@@ -68,10 +80,7 @@ impl KernelFs {
     fn mount(self, device: &Path, point: &Path, arguments: &[String]) -> Result<Layer> {
         let mut command = Command::new("mount");
         command.args(["-t", self.name()]);
-        if self == KernelFs::Ext4 {
-            // Else a kernel thread writes inode tables while others are measured.
-            command.args(["-o", "noinit_itable"]);
-        }
+        command.args(self.mount_options().into_iter().flat_map(|options| ["-o", options]));
         run(command.args(arguments).arg(device).arg(point))?;
         Ok(Layer::Kernel(point.to_owned()))
     }
@@ -102,8 +111,12 @@ impl std::str::FromStr for SideSpec {
             "btrfs" => Kind::Kernel(KernelFs::Btrfs),
             "flat" => Kind::Flat,
             "oncefs" => Kind::Oncefs,
-            "disk" => Kind::Disk,
-            _ => return Err(format!("unknown side `{name}`: choose oncefs, disk, flat, ext4, ext2, xfs or btrfs")),
+            "disk" => Kind::Disk(KernelFs::Ext4),
+            "disk-xfs" => Kind::Disk(KernelFs::Xfs),
+            _ => {
+                let known = "oncefs, disk, disk-xfs, flat, ext4, ext2, xfs or btrfs";
+                return Err(format!("unknown side `{name}`: choose {known}"));
+            }
         };
         let arguments: Vec<String> = arguments.split_whitespace().map(str::to_owned).collect();
         if matches!(kind, Kind::Kernel(_)) && !arguments.is_empty() {
@@ -230,7 +243,7 @@ impl Side {
     }
 
     fn has_volume(&self) -> bool {
-        matches!(self.spec.kind, Kind::Oncefs | Kind::Disk)
+        self.spec.kind.has_volume()
     }
 
     /// Makes an empty file system and leaves it unmounted.
@@ -238,12 +251,12 @@ impl Side {
         match self.spec.kind {
             Kind::Kernel(kernel_fs) => kernel_fs.format(self.device.path()),
             Kind::Flat => KernelFs::Ext4.format(self.device.path()),
-            Kind::Oncefs | Kind::Disk => {
+            Kind::Oncefs | Kind::Disk(_) => {
                 KernelFs::Ext4.format(self.device.path())?;
                 let layer = KernelFs::Ext4.mount(self.device.path(), &self.lower, &[])?;
                 self.layers.push(layer);
                 self.format_oncefs()?;
-                if self.spec.kind == Kind::Disk {
+                if matches!(self.spec.kind, Kind::Disk(_)) {
                     self.create_disk()?;
                 }
                 self.unmount()
@@ -280,14 +293,14 @@ impl Side {
     pub fn mount(&mut self) -> Result<()> {
         let (kernel_fs, arguments) = match self.spec.kind {
             Kind::Kernel(kernel_fs) => (kernel_fs, &self.spec.arguments[..]),
-            Kind::Flat | Kind::Oncefs | Kind::Disk => (KernelFs::Ext4, &[][..]),
+            Kind::Flat | Kind::Oncefs | Kind::Disk(_) => (KernelFs::Ext4, &[][..]),
         };
         self.layers.push(kernel_fs.mount(self.device.path(), &self.lower, arguments)?);
         match self.spec.kind {
             Kind::Kernel(_) => {}
             Kind::Flat => self.layers.push(self.mount_flat()?),
             Kind::Oncefs => self.layers.push(self.mount_oncefs()?),
-            Kind::Disk => self.layers.push(self.mount_disk()?),
+            Kind::Disk(kernel_fs) => self.layers.push(self.mount_disk(kernel_fs)?),
         }
         Ok(())
     }
@@ -322,11 +335,15 @@ impl Side {
     }
 
     /// The options of the side are for the volume.
-    fn mount_disk(&self) -> Result<Layer> {
+    fn mount_disk(&self, kernel_fs: KernelFs) -> Result<Layer> {
         let program = self.bench.oncefs.clone();
         let mut command = Command::new(&program);
         command.arg("mount").arg(self.volume()).arg(&self.upper).args(&self.spec.arguments);
-        run(command.arg("-o").arg(format!("disk={DISK},mkfs=ext4,noinit_itable")))?;
+        let options: Vec<String> = [format!("disk={DISK},mkfs={}", kernel_fs.name())]
+            .into_iter()
+            .chain(kernel_fs.mount_options().map(str::to_owned))
+            .collect();
+        run(command.arg("-o").arg(options.join(",")))?;
         let daemon = machine::find_process(&program, &self.volume())?
             .ok_or_else(|| Failure::new("oncefs mounted the disk, but its daemon is not running"))?;
         Ok(Layer::Disk { point: self.upper.clone(), daemon })
@@ -354,7 +371,7 @@ impl Side {
     pub fn root(&self) -> &Path {
         match self.spec.kind {
             Kind::Kernel(_) => &self.lower,
-            Kind::Flat | Kind::Oncefs | Kind::Disk => &self.upper,
+            Kind::Flat | Kind::Oncefs | Kind::Disk(_) => &self.upper,
         }
     }
 
@@ -414,6 +431,14 @@ impl Side {
         Figures::parse(&run(command.arg("explain").arg(path).args(["--no-names", "--json"]))?)
     }
 
+    /// Bytes that the data area of a mounted volume holds.
+    pub fn stored_bytes(&self) -> Result<Option<u64>> {
+        match self.has_volume() {
+            true => self.stats()?.number("space", "stored_bytes").map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// Bytes that the mounted file system uses; for oncefs, its data area and its metadata.
     pub fn used_bytes(&self) -> Result<u64> {
         if self.has_volume() {
@@ -451,7 +476,8 @@ mod tests {
 
     #[test]
     fn an_unknown_side_is_refused_with_the_known_ones() {
-        assert_eq!("disk=-o memory=64M".parse::<SideSpec>().unwrap().kind, Kind::Disk);
+        assert_eq!("disk=-o memory=64M".parse::<SideSpec>().unwrap().kind, Kind::Disk(KernelFs::Ext4));
+        assert_eq!("disk-xfs".parse::<SideSpec>().unwrap().kind, Kind::Disk(KernelFs::Xfs));
         assert!("zfs".parse::<SideSpec>().unwrap_err().contains("btrfs"));
         assert!("ext4=-o x".parse::<SideSpec>().unwrap_err().contains("no arguments"));
     }

@@ -132,32 +132,10 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loop_device::DeviceBytes;
-    use crate::measure::LatencySummary;
+    use crate::measure::testing;
 
     fn row(side: &str, repetition: usize, seconds: f64) -> Row {
-        let latency =
-            LatencySummary { operations: 10, mean_us: 1.0, p50_us: 1.0, p95_us: 2.0, p995_us: 3.0, max_us: 4.0 };
-        Row {
-            workload: "sequential-write-0".into(),
-            side: side.into(),
-            repetition,
-            seconds,
-            bytes: 40960,
-            unique_bytes: 40960,
-            stored_bytes: Some(40960),
-            mb_per_s: 0.04096 / seconds,
-            latency: Some(latency),
-            device: DeviceBytes { read: 0, written: 40960 },
-            device_written_settled: Some(41960),
-            data_area_written: None,
-            cpu_machine_s: 0.1,
-            cpu_daemon_s: None,
-            daemon_peak_bytes: None,
-            space: None,
-            piece_cost: None,
-            limit_share: None,
-        }
+        testing::row("sequential-write-0", side, repetition, seconds)
     }
 
     #[test]

@@ -33,8 +33,10 @@ pub fn again(volume: &Volume, seed: u64) -> Result<Body> {
         case.note("copying a tree");
         tree.copy_to(&case.path(""), &mut Latencies::with_capacity(tree.files()))?;
         let root = case.path("again");
+        let stored_before = case.data_area_bytes()?;
         case.measure("tree-copy-again", reading(&tree), |latencies| tree.copy_to(&root, latencies))?;
         case.remount_cold()?;
+        case.note_growth(stored_before)?;
         case.note("verifying");
         tree.read_from(&root, &mut Latencies::with_capacity(tree.files()))
     }))

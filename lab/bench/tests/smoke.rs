@@ -125,6 +125,29 @@ fn readings_of(words: &[&str]) -> serde_json::Value {
 }
 
 #[test]
+fn a_tiny_run_of_disks_judges_both_file_systems() {
+    let pages = tempfile::tempdir().unwrap();
+    let page = pages.path().join("disks.md");
+    let to = format!("--page={}", page.display());
+    let sizes = ["--file-size=24M", "--synced-writes=20", "--tree-files=60", "--repetitions=1"];
+    let words: Vec<&str> = ["disks", "--parts=trees,synced", &to].into_iter().chain(sizes).collect();
+    let readings = readings_of(&words);
+    let rows = readings.as_array().unwrap();
+    let workloads = |side: &str| -> BTreeSet<&str> {
+        rows.iter().filter(|row| row["side"] == side).map(|row| row["workload"].as_str().unwrap()).collect()
+    };
+    assert_eq!(workloads("ext4").len(), 8);
+    for side in ["disk", "xfs", "disk-xfs", "oncefs"] {
+        assert_eq!(workloads(side), workloads("ext4"), "{side}");
+    }
+    let again = rows.iter().find(|row| row["side"] == "disk" && row["workload"] == "tree-copy-again").unwrap();
+    assert!(again["stored_growth"].is_u64() && again["limit_share"].is_null());
+    let page = std::fs::read_to_string(&page).unwrap();
+    // Eleven lines have no figures, of two file systems each.
+    assert_eq!(page.matches("not measured yet").count(), 11 * 2, "{page}");
+}
+
+#[test]
 fn a_tiny_run_of_selective_ranks_files_saves_by_rank_and_counts_what_there_is() {
     let corpus = tempfile::tempdir().unwrap();
     (0..30).for_each(|file| std::fs::write(corpus.path().join(file.to_string()), vec![1; 9_000]).unwrap());

@@ -200,6 +200,7 @@ mod tests {
             cpu_daemon_s: None,
             daemon_peak_bytes: None,
             space: None,
+            stored_growth: None,
             piece_cost: Some(PieceCost { blocks: 5.8, is_measured: false }),
             limit_share: None,
         };

@@ -40,8 +40,8 @@ pub use fsck::paths::{FileNames, NAMES_OF_A_FILE_MAX, NamesFound, names_of_maps}
 pub use names::directory::{Entry, EntryKind, RESERVED_NAME};
 pub use names::rename::RenameMode;
 pub use trees::{
-    CopyFailed, CopyKind, DiffCursor, DiffPortion, Difference, NameDiff, SNAPSHOT_ATTRIBUTE, SnapshotFacts, Stamp,
-    TreeCopy, TreeProgress,
+    CopyFailed, CopyKind, DiffCursor, DiffPortion, Difference, NameDiff, OwnPortion, SNAPSHOT_ATTRIBUTE, SnapshotFacts,
+    Stamp, TreeCopy, TreeProgress,
 };
 pub use types::{
     Attributes, Caller, Clock, FileFlags, FileKind, Ino, LABELS_BYTES_MAX, Label, Privileges, SystemClock, Timestamp,

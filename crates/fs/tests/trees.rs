@@ -10,6 +10,7 @@ use oncefs_fs::{
 };
 
 mod diff;
+mod own;
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
 const BLOCK: usize = 4096;

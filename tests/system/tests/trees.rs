@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use oncefs_system_tests::{Mount, oncefs, run, run_json};
+use oncefs_system_tests::{Mount, bytes, oncefs, run, run_json};
+
+mod interrupted;
 
 fn clone(source: &Path, new: &Path) -> Command {
     let mut command = Command::new(oncefs());
@@ -165,6 +167,34 @@ fn snapshots_are_listed_kept_by_number_and_removed() {
         run(&mut snapshot("remove", &mount.dir(), &[name]));
     }
     assert_same(&mount.join("top"), &mount.join("top"));
+    mount.check();
+}
+
+#[test]
+fn what_only_a_snapshot_has_is_counted_when_it_is_asked_for() {
+    let mut mount = Mount::new("1G");
+    let top = mount.join("top");
+    fs::create_dir_all(top.join("deeper")).unwrap();
+    fs::write(top.join("deeper/small"), bytes(1, 9_000)).unwrap();
+    fs::write(top.join("large"), bytes(2, 3 << 20)).unwrap();
+    fs::hard_link(top.join("large"), top.join("deeper/again")).unwrap();
+    run(&mut snapshot("create", &top, &["one"]));
+    let own = |name: &str| {
+        let listed = run_json(&mut snapshot("list", &mount.dir(), &["--own", "--json", name]))["snapshots"].clone();
+        listed[0]["own_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(own("one"), 0, "the tree has all of it");
+    fs::remove_file(top.join("deeper/small")).unwrap();
+    assert_eq!(own("one"), 12 << 10);
+    fs::remove_file(top.join("large")).unwrap();
+    fs::remove_file(top.join("deeper/again")).unwrap();
+    mount.wait_for("space", "held_bytes", |held| held == (3 << 20) + (12 << 10));
+    assert_eq!(own("one"), (3 << 20) + (12 << 10), "a file with two names counts once");
+    run(&mut snapshot("create", &mount.join(".oncefs/snapshots/one"), &["two"]));
+    assert_eq!((own("one"), own("two")), (0, 0), "no removal of one alone frees anything");
+    assert!(run(&mut snapshot("list", &mount.dir(), &["--own"])).contains("own"));
+    assert!(!run(&mut snapshot("list", &mount.dir(), &[])).contains("own"));
+    assert!(fails(snapshot("list", &mount.dir(), &["three"])).contains("there is no snapshot three"));
     mount.check();
 }
 

@@ -213,6 +213,30 @@ impl From<oncefs_fs::DiffPortion> for DiffPortion {
     }
 }
 
+/// What a portion of a directory has for itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnPortion {
+    /// Blocks of its files to which nothing else refers.
+    pub blocks: u64,
+    /// Inode numbers of directories in it.
+    pub directories: Vec<u64>,
+    /// Inode numbers of files that are not counted, with the number of their names.
+    pub apart: Vec<(u64, u32)>,
+    /// After which name the next portion begins. None: this was the last.
+    pub next: Option<u64>,
+}
+
+impl From<oncefs_fs::OwnPortion> for OwnPortion {
+    fn from(portion: oncefs_fs::OwnPortion) -> Self {
+        Self {
+            blocks: portion.blocks,
+            directories: portion.directories.iter().map(|ino| ino.0).collect(),
+            apart: portion.apart.iter().map(|(ino, names)| (ino.0, *names)).collect(),
+            next: portion.next,
+        }
+    }
+}
+
 /// What the work on a tree has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeDone {

@@ -192,6 +192,13 @@ pub enum Request {
         /// Where to begin.
         from: DiffCursor,
     },
+    /// What a portion of a directory's names have for themselves: `OwnPortion`.
+    OwnBlocks {
+        /// The inode number of the directory.
+        directory: u64,
+        /// After which name to begin; 0: with the first.
+        from: u64,
+    },
     /// How far the work on a tree is: `TreeDone`.
     TreeProgress {
         /// The number in its request.

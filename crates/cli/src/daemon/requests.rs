@@ -290,6 +290,7 @@ impl Handler for OpenVolume {
             Request::DiffDirectories { older, newer, from } => {
                 trees::diff(&self.file_system, (*older, *newer), *from, client)
             }
+            Request::OwnBlocks { directory, from } => trees::own(&self.file_system, Ino(*directory), *from, client),
             Request::TreeProgress { ticket } => Ok(json!(self.trees.progress_of(*ticket))),
             Request::WaitExit => Err("wait-exit is answered by the server".into()),
         }

@@ -10,7 +10,7 @@ use oncefs_fs::{CopyFailed, CopyKind, FileSystem, Ino, TreeCopy, TreeProgress};
 use oncefs_fuse::KernelCache;
 use serde_json::{Value, json};
 
-use crate::control::answers::{DiffCursor, DiffPortion, TreeDone};
+use crate::control::answers::{DiffCursor, DiffPortion, OwnPortion, TreeDone};
 use crate::control::server::{CLIENT_GONE, Client};
 use crate::names::{Name, shown};
 
@@ -112,6 +112,12 @@ pub fn diff(
     let found = file_system.diff_directories(older.map(Ino), newer.map(Ino), from, &|| !client.is_gone());
     let portion = found.map_err(|e| e.to_string())?.ok_or(CLIENT_GONE)?;
     Ok(json!(DiffPortion::from(portion)))
+}
+
+/// What a portion of a directory has for itself.
+pub fn own(file_system: &FileSystem, directory: Ino, from: u64, client: &Client) -> Result<Value, String> {
+    let found = file_system.own_blocks(directory, from, &|| !client.is_gone()).map_err(|e| e.to_string())?;
+    Ok(json!(OwnPortion::from(found.ok_or(CLIENT_GONE)?)))
 }
 
 fn tell(kernel: Option<&Arc<KernelCache>>, parent: Ino, name: &Name) {

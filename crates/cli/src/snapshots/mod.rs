@@ -1,6 +1,8 @@
 //! The snapshots of a mount: read-only directories below `.oncefs/snapshots`, each with an attribute that says what it
 //! is of.
 
+pub mod own;
+
 use std::ffi::{CStr, OsString};
 use std::fs::File;
 use std::io;
@@ -31,6 +33,8 @@ pub struct Folder {
 pub struct Snapshot {
     /// Its name.
     pub name: OsString,
+    /// The inode number of its top.
+    pub inode: u64,
     /// The facts in its attribute.
     pub facts: SnapshotFacts,
 }
@@ -86,13 +90,14 @@ impl Folder {
         for entry in std::fs::read_dir(&self.path)? {
             let name = entry?.file_name();
             let mut value = vec![0; ATTRIBUTE_BYTES_MAX];
-            let bytes = match Held::at(&self.path.join(&name)) {
+            let held = match Held::at(&self.path.join(&name)) {
                 // It was removed meanwhile.
-                Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-                held => held?.attribute(ATTRIBUTE, &mut value),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                held => held?,
             };
+            let bytes = held.attribute(ATTRIBUTE, &mut value);
             if let Some(facts) = bytes.and_then(|bytes| SnapshotFacts::decode(&value[..bytes]).ok()) {
-                all.push(Snapshot { name, facts });
+                all.push(Snapshot { name, inode: held.about()?.ino(), facts });
             }
         }
         all.sort_by(|one, other| {

@@ -47,12 +47,21 @@ pub struct ComparedRun {
 pub enum ComparedState {
     /// The older file has this block at the same place.
     Same,
-    /// Several places refer to the block.
+    /// Several places refer to the block, or a pending clone reads it.
     Shared,
     /// Only this place refers to the block.
     Own,
     /// It reads as zeros, and space is promised to the first write.
     Reserved,
+}
+
+/// An extent of the newer file, and what is known of it before the block table is read.
+struct Part {
+    lbn: Lbn,
+    extent: Extent,
+    is_same: bool,
+    /// Whether a clone reads it without a reference of its own.
+    is_read_by_clone: bool,
 }
 
 /// Compares files.
@@ -90,36 +99,40 @@ impl Comparer {
         older: Option<MapId>,
         leaf: u64,
         from: Lbn,
-        compared: &mut Vec<(Lbn, Extent, bool)>,
+        compared: &mut Vec<Part>,
     ) -> Result<()> {
         let key = LeafKey { map: newer, leaf };
+        let is_read_by_clone = self.metadata.is_read_by_clone(key);
         let older = older.map(|map| self.metadata.leaf(LeafKey { map, leaf })).transpose()?;
         let (first, end) = within_leaf(leaf, &(from.0..u64::MAX));
         for extent in self.metadata.leaf(key)?.slice(first, end).filter(|extent| extent.target != Target::Hole) {
-            for (part, is_same) in cut(extent, older.as_deref()) {
-                compared.push((key.first().plus(u64::from(part.first)), part, is_same));
+            for (extent, is_same) in cut(extent, older.as_deref()) {
+                let lbn = key.first().plus(u64::from(extent.first));
+                compared.push(Part { lbn, extent, is_same, is_read_by_clone });
             }
         }
         Ok(())
     }
 
-    fn told(&self, compared: &[(Lbn, Extent, bool)]) -> Vec<ComparedRun> {
-        let others = compared.iter().filter(|(_, _, is_same)| !is_same);
-        let references = self.referrer_search.references(others.flat_map(|(_, extent, _)| pbns_of(extent)));
+    fn told(&self, compared: &[Part]) -> Vec<ComparedRun> {
+        let others = compared.iter().filter(|part| !part.is_same && !part.is_read_by_clone);
+        let references = self.referrer_search.references(others.flat_map(|part| pbns_of(&part.extent)));
         let mut runs = Vec::new();
-        for &(lbn, extent, is_same) in compared {
-            for n in 0..u64::from(extent.blocks) {
-                let state = state_of(extent.target.plus(n), is_same, &references);
-                add(&mut runs, ComparedRun { lbn: lbn.plus(n).0, blocks: 1, state });
+        for part in compared {
+            for n in 0..u64::from(part.extent.blocks) {
+                let state = state_of(part, n, &references);
+                add(&mut runs, ComparedRun { lbn: part.lbn.plus(n).0, blocks: 1, state });
             }
         }
         runs
     }
 }
 
-fn state_of(target: Target, is_same: bool, references: &References) -> ComparedState {
-    match target {
-        Target::Data(_) if is_same => ComparedState::Same,
+/// The state of the block `n` of a part.
+fn state_of(part: &Part, n: u64, references: &References) -> ComparedState {
+    match part.extent.target.plus(n) {
+        Target::Data(_) if part.is_same => ComparedState::Same,
+        Target::Data(_) if part.is_read_by_clone => ComparedState::Shared,
         Target::Data(pbn) if references.of_files(pbn) > 1 => ComparedState::Shared,
         Target::Data(_) => ComparedState::Own,
         Target::Reserved | Target::Hole => ComparedState::Reserved,

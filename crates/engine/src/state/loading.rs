@@ -81,6 +81,11 @@ impl Metadata {
         }
     }
 
+    /// Whether blocks of a leaf are read without a reference: by the map itself or by a clone of it.
+    pub fn is_read_by_clone(&self, key: LeafKey) -> bool {
+        self.state.lock().clones.to_take(key).is_some()
+    }
+
     /// Reads table pages into memory. Damaged sectors stay as they are. On an error some may be missing.
     pub fn load_pages(&self, numbers: &[u64]) -> Result<()> {
         let mut left = numbers.to_vec();

@@ -122,7 +122,7 @@ impl FileSystem {
         Ok(Some(portion))
     }
 
-    fn record_of(&self, ino: Ino) -> Result<Option<InodeRecord>> {
+    pub(super) fn record_of(&self, ino: Ino) -> Result<Option<InodeRecord>> {
         self.store.get(&inode::key(ino))?.map(|bytes| InodeRecord::decode(ino, &bytes)).transpose()
     }
 

@@ -15,6 +15,7 @@ mod content;
 mod copy;
 mod diff;
 mod naming;
+mod own;
 mod plan;
 pub(crate) mod remove;
 mod snapshot;
@@ -22,6 +23,7 @@ mod work;
 
 pub use copy::{CopyFailed, CopyKind, TreeCopy};
 pub use diff::{DiffCursor, DiffPortion, Difference, NameDiff, Stamp};
+pub use own::OwnPortion;
 pub use snapshot::{SNAPSHOT_ATTRIBUTE, SnapshotFacts};
 pub use work::TreeProgress;
 pub(crate) use work::TreeWork;

@@ -94,7 +94,22 @@ const AROUND: &[Around] = &[
     Around { page: "oncefs-policy-show", files: &[], see: &["oncefs-policy(8)"], docs: &["policy"] },
     Around { page: "oncefs-clone", files: &[], see: &["cp(1)", "oncefs-snapshot(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-snapshot", files: &[], see: &["oncefs-clone(8)"], docs: &["snapshots"] },
-    Around { page: "oncefs-snapshot-create", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
+    Around {
+        page: "oncefs-snapshot-create",
+        files: &[
+            (
+                "/lib/systemd/system/oncefs-snapshot@.timer",
+                "Makes a snapshot every hour: systemctl enable --now oncefs-snapshot@mnt.timer for /mnt; \
+                 systemd-escape --path /mnt/data prints the name for /mnt/data.",
+            ),
+            (
+                "/lib/systemd/system/oncefs-snapshot@.service",
+                "Its command. SERIES and KEEP among its environment are the beginning of the names, and the number to keep.",
+            ),
+        ],
+        see: &["oncefs-snapshot(8)", "systemd-escape(1)"],
+        docs: &["snapshots"],
+    },
     Around { page: "oncefs-snapshot-list", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-snapshot-diff", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },
     Around { page: "oncefs-snapshot-remove", files: &[], see: &["oncefs-snapshot(8)"], docs: &["snapshots"] },

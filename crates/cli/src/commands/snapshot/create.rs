@@ -102,7 +102,7 @@ mod tests {
 
     fn snapshot(name: &str, created_seconds: i64, of: &str) -> Snapshot {
         let facts = SnapshotFacts { created_seconds, names: 1, bytes: 0, of: of.as_bytes().to_vec() };
-        Snapshot { name: name.into(), facts }
+        Snapshot { name: name.into(), inode: 1, facts }
     }
 
     #[test]

@@ -49,6 +49,28 @@ fn blocks_are_the_same_where_both_files_have_the_same_address() {
 }
 
 #[test]
+fn what_a_pending_clone_reads_is_shared_until_it_is_counted_and_afterwards() {
+    use ComparedState::{Own, Shared};
+    let volume = new_volume();
+    write(&volume, OLD, 0, &unique(600, 1));
+    assert_eq!(compared(&volume, OLD, None), [(0, 600, Own)]);
+    let clone = volume.lazy_clones.clone_map(OLD, || Blocks(600), |_, _, _| ()).unwrap();
+    // A change of either takes the leaf first.
+    write(&volume, OLD, 10, &unique(5, 2));
+    let of_both = [compared(&volume, OLD, None), compared(&volume, clone, None)];
+    assert_eq!(
+        of_both,
+        [
+            vec![(0, 10, Shared), (10, 5, Own), (15, 585, Shared)],
+            vec![(0, 10, Shared), (10, 5, Own), (15, 585, Shared)]
+        ]
+    );
+    while volume.lazy_clones.step().unwrap() {}
+    assert_eq!([compared(&volume, OLD, None), compared(&volume, clone, None)], of_both);
+    volume.range_changes.detach(clone, |_| ()).unwrap();
+}
+
+#[test]
 fn of_a_changed_clone_the_rest_is_the_same_over_many_portions() {
     let (volume, mut random) = (new_volume(), Random::new(7));
     let blocks = 20_000;

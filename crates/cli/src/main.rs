@@ -15,6 +15,7 @@ mod disks;
 mod failure;
 mod figures;
 mod files;
+mod hex;
 mod mounting;
 mod names;
 mod process;

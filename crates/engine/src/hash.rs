@@ -18,7 +18,8 @@ use crate::format::page::Entry;
 const TAG_CONTEXT: &str = "oncefs volume secret to XXH3 secret of tags, version 1";
 const LOG_ID_CONTEXT: &str = "oncefs volume secret to log id, version 1";
 const FINGERPRINT_CONTEXT: &str = "oncefs volume secret to BLAKE3 key of fingerprints, version 1";
-const TAG_SECRET_BYTES: usize = 192;
+/// Bytes of what tags are made with.
+pub const TAG_SECRET_BYTES: usize = 192;
 
 /// Blocks hashed together: the lanes of AVX-512, BLAKE3's widest form.
 const LANES: usize = 16;
@@ -42,6 +43,11 @@ static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Whether every byte is zero, for at most one block.
 pub fn is_zero(block: &[u8]) -> bool {
     block == &ZEROS[..block.len()]
+}
+
+/// The tag of a block in the volume that has this secret.
+pub fn tag_with(secret: &[u8; TAG_SECRET_BYTES], block: &[u8]) -> Tag {
+    Tag(xxh3_64_with_secret(block, secret))
 }
 
 /// The keyed hashes of one volume.
@@ -80,9 +86,14 @@ impl Hasher {
         blake3::derive_key(context, secret)
     }
 
+    /// What tags are made with.
+    pub fn tag_secret(&self) -> &[u8; TAG_SECRET_BYTES] {
+        &self.tag_secret
+    }
+
     /// The block's tag.
     pub fn tag(&self, block: &[u8]) -> Tag {
-        Tag(xxh3_64_with_secret(block, &self.tag_secret))
+        tag_with(&self.tag_secret, block)
     }
 
     /// Appends the fingerprint of each block (of exactly [`BLOCK_BYTES`]), in order.

@@ -85,7 +85,7 @@ pub use fsck::check::{CheckReport, Phase};
 pub use fsck::fix::Fixed;
 pub use fsck::lost_content::PartWithHoles;
 pub use fsck::sort::{Sorted, Sorter, temporary_dir};
-pub use hash::{Hasher, is_zero};
+pub use hash::{Hasher, TAG_SECRET_BYTES, is_zero, tag_with};
 pub use known_damage::scrub_progress::{ScrubCommand, ScrubStatus};
 pub use kv::{FilesFound, Salvaged};
 pub use layout::comparison::{Compared, ComparedRun, ComparedState};

@@ -2,10 +2,10 @@
 //! further.
 //!
 //! Asserted: (1) reading ends without a panic; (2) it takes memory only in proportion to the stream; (3) an accepted
-//! stream, written again, has the same bytes; (4) it names nothing outside its tree.
+//! stream of the present version, written again, has the same bytes; (4) it names nothing outside its tree.
 
 use oncefs_stream::testing::sealed;
-use oncefs_stream::{Digest, Header, Key, Reader, Record, TreePath, Writer};
+use oncefs_stream::{Digest, Header, Key, Reader, Record, TreePath, VERSION, Writer};
 
 use crate::input::Input;
 use crate::memory::bounded;
@@ -65,8 +65,13 @@ fn check(stream: &[u8]) {
         writer.finish()
     });
     let (_, again) = written.unwrap_or_else(|error| panic!("(3) what was read cannot be written: {error}"));
-    assert!(again == stream, "(3) the stream has other bytes when it is written again");
+    assert!(again == stream || !is_present_version(stream), "(3) the stream has other bytes when it is written again");
     records.iter().for_each(assert_inside);
+}
+
+/// A stream of an earlier version is written again as one of this version.
+fn is_present_version(stream: &[u8]) -> bool {
+    stream.get(8..12) == Some(&VERSION.to_le_bytes())
 }
 
 fn read(stream: &[u8]) -> Option<(Header, Vec<Record>)> {

@@ -1,6 +1,7 @@
 //! The attributes of an inode.
 
 use crate::Malformed;
+use crate::base::FLAGS_VERSION;
 use crate::fields::Fields;
 
 const NANOSECONDS: u32 = 1_000_000_000;
@@ -33,7 +34,51 @@ impl Moment {
     }
 }
 
-/// Owner, mode, times and extended attributes.
+/// Flags of a file or a directory, with the bits of `FS_IOC_GETFLAGS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// Nothing of it changes (`chattr +i`).
+    pub const IMMUTABLE: Self = Self(0x10);
+    /// It only grows (`chattr +a`).
+    pub const APPEND_ONLY: Self = Self(0x20);
+    const ALL: u32 = 0xF0;
+
+    /// Those that a stream carries: immutable, append-only, no dump, no time of access.
+    pub fn carried(bits: u32) -> Self {
+        Self(bits & Self::ALL)
+    }
+
+    /// The bits.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The flags that forbid changes of the inode or of the names in it.
+    pub fn forbidding(self) -> Self {
+        Self(self.0 & (Self::IMMUTABLE.0 | Self::APPEND_ONLY.0))
+    }
+
+    /// The other flags.
+    pub fn permitting(self) -> Self {
+        Self(self.0 & !self.forbidding().0)
+    }
+
+    fn take(fields: &mut Fields) -> Result<Self, Malformed> {
+        match fields.u32()? {
+            bits if bits & !Self::ALL == 0 => Ok(Self(bits)),
+            _ => Err(Malformed("a flag is unknown")),
+        }
+    }
+}
+
+/// Owner, mode, times, flags and extended attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Type and permissions, as in `st_mode`.
@@ -46,6 +91,8 @@ pub struct Attributes {
     pub accessed: Moment,
     /// Of the last change of the content.
     pub modified: Moment,
+    /// Flags. None for symbolic links, devices, pipes and sockets, and in streams of version 1.
+    pub flags: Flags,
     /// Extended attributes, access control lists among them: names and values, ascending by name.
     pub extended: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -81,6 +128,7 @@ impl Attributes {
         }
         self.accessed.put(out);
         self.modified.put(out);
+        out.extend_from_slice(&self.flags.bits().to_le_bytes());
         out.extend_from_slice(&(self.extended.len() as u32).to_le_bytes());
         for (name, value) in &self.extended {
             out.push(name.len() as u8);
@@ -90,9 +138,10 @@ impl Attributes {
         }
     }
 
-    pub(crate) fn take(fields: &mut Fields) -> Result<Self, Malformed> {
+    pub(crate) fn take(fields: &mut Fields, version: u32) -> Result<Self, Malformed> {
         let (mode, user, group) = (fields.u32()?, fields.u32()?, fields.u32()?);
         let (accessed, modified) = (Moment::take(fields)?, Moment::take(fields)?);
+        let flags = if version < FLAGS_VERSION { Flags::default() } else { Flags::take(fields)? };
         let mut extended = Vec::new();
         for _ in 0..fields.u32()? {
             let name_bytes = fields.u8()?;
@@ -100,7 +149,7 @@ impl Attributes {
             let value_bytes = fields.u32()?;
             extended.push((name, fields.bytes(value_bytes as usize)?.to_vec()));
         }
-        let attributes = Self { mode, user, group, accessed, modified, extended };
+        let attributes = Self { mode, user, group, accessed, modified, flags, extended };
         attributes.check().map(|()| attributes)
     }
 }

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 
 use crate::base::BLOCK;
-use crate::{Digest, TreePath};
+use crate::{Digest, Source, TreePath};
 
 /// Contents that are remembered. Beyond them a content may occur again, which costs room in the stream only.
 const CONTENTS_MAX: usize = 16 << 20;
 
-/// A content in a file that came earlier.
+/// The number of no file: the place is among the contents that the receiver said it has.
+const KNOWN: u32 = u32::MAX;
+
+/// A content in a file that came earlier, or one that the receiver has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file, a number of `Contents`.
@@ -51,7 +54,7 @@ impl Contents {
 
     /// The number of a file whose contents will be remembered.
     pub fn add_file(&mut self, path: &TreePath) -> Option<u32> {
-        let number = u32::try_from(self.files.len()).ok()?;
+        let number = u32::try_from(self.files.len()).ok().filter(|number| *number != KNOWN)?;
         self.files.push(path.clone());
         Some(number)
     }
@@ -69,8 +72,17 @@ impl Contents {
         }
     }
 
-    /// The file of a place.
-    pub fn path(&self, place: Place) -> &TreePath {
-        &self.files[place.file as usize]
+    /// Remembers a content that the receiver has, by its number among all of those. Beyond the room for it the content
+    /// is sent.
+    pub fn remember_known(&mut self, digest: Digest, number: u32) {
+        self.remember(digest, KNOWN, u64::from(number) * BLOCK);
+    }
+
+    /// Where a place is.
+    pub fn source(&self, place: Place) -> Source {
+        match place.file {
+            KNOWN => Source::Known,
+            file => Source::Here { path: self.files[file as usize].clone() },
+        }
     }
 }

@@ -9,6 +9,10 @@ use crate::fields::Fields;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 16]);
 
+/// The whole hash of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StrongDigest(pub [u8; 32]);
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
@@ -46,6 +50,11 @@ impl Key {
     /// The hash of a content.
     pub fn digest(&self, content: &[u8]) -> Digest {
         Digest(first(blake3::keyed_hash(&self.0, content)))
+    }
+
+    /// The hash of a whole block by which a sender asks for a content.
+    pub fn strong_digest(&self, block: &[u8]) -> StrongDigest {
+        StrongDigest(blake3::keyed_hash(&self.0, block).into())
     }
 }
 

@@ -19,7 +19,9 @@ pub enum Error {
     #[error("this is not a stream of oncefs send")]
     NotAStream,
     /// Another version of the format.
-    #[error("the stream has version {0}, and this program reads version {VERSION}: use the same oncefs on both sides")]
+    #[error(
+        "the stream has version {0}, and this program reads versions up to {VERSION}: use the same oncefs on both sides"
+    )]
     Version(u32),
     /// The input ended before the trailer.
     #[error("the stream ends early, after {records} records")]

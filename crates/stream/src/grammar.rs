@@ -47,6 +47,8 @@ impl Grammar {
                 self.contents(*at, *length)
             }
             Record::Reserve { at, length } => self.room(*at, *length),
+            Record::Ask { .. } if self.file.is_some() => Ok(()),
+            Record::Ask { .. } => Err(Malformed("contents are asked for outside a file")),
             Record::FileEnd => match self.file.take() {
                 Some(_) => Ok(()),
                 None => Err(Malformed("a file ends that has not begun")),
@@ -70,6 +72,9 @@ impl Grammar {
                 }
                 self.file = Some(OpenFile { size: *size, next: *start });
                 is_of(attributes.mode, &[FILE])
+            }
+            Record::Symlink { attributes, .. } | Record::Special { attributes, .. } if !attributes.flags.is_empty() => {
+                Err(Malformed("only files and directories have flags"))
             }
             Record::Symlink { attributes, .. } => is_of(attributes.mode, &[SYMLINK]),
             Record::Special { attributes, .. } => {

@@ -20,14 +20,14 @@ mod record;
 pub mod testing;
 mod writer;
 
-pub use attributes::{Attributes, Moment};
+pub use attributes::{Attributes, Flags, Moment};
 pub use base::{BLOCK_BYTES, VERSION};
 pub use contents::{Contents, Place};
-pub use digest::{Digest, Key, identity};
+pub use digest::{Digest, Key, StrongDigest, identity};
 pub use error::{Error, Malformed, Result};
 pub use header::Header;
 pub use names::{DEPTH_MAX, Name, TreePath};
 pub use position::{Partial, Position, Token};
 pub use reader::Reader;
-pub use record::{DATA_BYTES_MAX, FILE_BYTES_MAX, Record, Source, Totals};
+pub use record::{ASKED_MAX, Asked, DATA_BYTES_MAX, FILE_BYTES_MAX, Record, Source, Totals};
 pub use writer::Writer;

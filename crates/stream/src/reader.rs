@@ -17,6 +17,7 @@ const GROWTH_BYTES_MAX: u64 = 1 << 18;
 /// Reads records and their checks.
 pub struct Reader<In> {
     input: In,
+    version: u32,
     key: Key,
     chain: Chain,
     grammar: Grammar,
@@ -30,7 +31,7 @@ impl<In: Read> Reader<In> {
     /// Reads the header.
     ///
     /// # Errors
-    /// The input fails, or has no whole and intact header of this version.
+    /// The input fails, or has no whole and intact header of a version up to this one.
     pub fn begin(mut input: In) -> Result<(Self, Header)> {
         let mut begin = [0; 12];
         let read = read_up_to(&mut input, &mut begin)?;
@@ -42,12 +43,12 @@ impl<In: Read> Reader<In> {
             return Err(Error::EndsEarly { records: 0 });
         }
         let version = u32::from_le_bytes([begin[8], begin[9], begin[10], begin[11]]);
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(Error::Version(version));
         }
         let key = Key([0; 32]);
         let (chain, grammar, totals) = (Chain::new(&key), Grammar::new(), Totals::default());
-        let mut reader = Self { input, key, chain, grammar, totals, records: 0, bytes: begin.len() as u64 };
+        let mut reader = Self { input, version, key, chain, grammar, totals, records: 0, bytes: begin.len() as u64 };
         let header = reader.header()?;
         Ok((reader, header))
     }
@@ -72,7 +73,7 @@ impl<In: Read> Reader<In> {
     pub fn record(&mut self) -> Result<Record> {
         let (head, payload) = self.framed(PAYLOAD_BYTES_MAX)?;
         self.check(&head, &payload)?;
-        let record = Record::decode(head[0], &payload).map_err(|why| self.damaged(why))?;
+        let record = Record::decode(self.version, head[0], &payload).map_err(|why| self.damaged(why))?;
         if let Record::Data { bytes, digests, .. } = &record {
             let found = bytes.chunks(BLOCK_BYTES).map(|content| self.key.digest(content));
             if !found.eq(digests.iter().copied()) {

@@ -1,8 +1,8 @@
 //! The records of a stream behind its header.
 
-use crate::base::{BLOCK, BLOCK_BYTES};
+use crate::base::{ASK_VERSION, BLOCK, BLOCK_BYTES};
 use crate::fields::Fields;
-use crate::{Attributes, Digest, Malformed, Moment, Name, TreePath};
+use crate::{Attributes, Digest, Malformed, Moment, Name, StrongDigest, TreePath};
 
 /// Most bytes of contents in one record.
 pub const DATA_BYTES_MAX: usize = 1 << 20;
@@ -14,6 +14,18 @@ pub const FILE_BYTES_MAX: u64 = i64::MAX as u64 - BLOCK;
 pub(crate) const PAYLOAD_BYTES_MAX: usize = (2 << 20) + 4096;
 
 const LINK_BYTES_MAX: usize = 4095;
+
+/// Most contents that one record asks for: those of one record of contents.
+pub const ASKED_MAX: usize = DATA_BYTES_MAX / BLOCK_BYTES;
+
+/// A content that the receiving volume may have: a block, padded with zeros if it is a shorter last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Its tag in the receiving volume.
+    pub tag: u64,
+    /// Its hash.
+    pub digest: StrongDigest,
+}
 
 /// Where contents are that have arrived before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +44,8 @@ pub enum Source {
         /// When it was last changed.
         modified: Moment,
     },
+    /// Among the contents that the receiver said it has, in the order of its answers.
+    Known,
 }
 
 /// A record. Places and lengths in files are bytes and multiples of the block size; a length may also end with the file.
@@ -112,6 +126,11 @@ pub enum Record {
         /// The numbers of a device, as in `st_rdev`; else 0.
         device: u64,
     },
+    /// Contents that the receiver may have. It answers at once, beside the stream.
+    Ask {
+        /// The contents.
+        contents: Vec<Asked>,
+    },
     /// The trailer.
     End {
         /// What all records before it hold.
@@ -138,7 +157,11 @@ impl Totals {
         match record {
             Record::Data { bytes, .. } => self.data_bytes += bytes.len() as u64,
             Record::Share { length, .. } => self.shared_bytes = self.shared_bytes.saturating_add(*length),
-            Record::Leave { .. } | Record::Reserve { .. } | Record::FileEnd | Record::End { .. } => {}
+            Record::Leave { .. }
+            | Record::Reserve { .. }
+            | Record::FileEnd
+            | Record::Ask { .. }
+            | Record::End { .. } => {}
             Record::Enter { .. }
             | Record::File { .. }
             | Record::Link { .. }
@@ -161,6 +184,7 @@ pub(crate) mod kind {
     pub const SYMLINK: u8 = 9;
     pub const SPECIAL: u8 = 10;
     pub const END: u8 = 11;
+    pub const ASK: u8 = 12;
 }
 
 /// Bytes before the contents in the payload of `Data`, without the hashes: place and length.
@@ -235,6 +259,14 @@ impl Record {
                 put_numbers(&mut out, &[*device]);
                 kind::SPECIAL
             }
+            Self::Ask { contents } => {
+                out.extend_from_slice(&(contents.len() as u32).to_le_bytes());
+                for Asked { tag, digest } in contents {
+                    put_numbers(&mut out, &[*tag]);
+                    out.extend_from_slice(&digest.0);
+                }
+                kind::ASK
+            }
             Self::End { totals: Totals { records, entries, data_bytes, shared_bytes } } => {
                 put_numbers(&mut out, &[*records, *entries, *data_bytes, *shared_bytes]);
                 kind::END
@@ -243,40 +275,41 @@ impl Record {
         (kind, out)
     }
 
-    pub(crate) fn decode(kind: u8, payload: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn decode(version: u32, kind: u8, payload: &[u8]) -> Result<Self, Malformed> {
         let mut fields = Fields(payload);
-        let record = Self::take(kind, &mut fields)?;
+        let record = Self::take(version, kind, &mut fields)?;
         fields.end().map(|()| record)
     }
 
-    fn take(kind: u8, fields: &mut Fields) -> Result<Self, Malformed> {
+    fn take(version: u32, kind: u8, fields: &mut Fields) -> Result<Self, Malformed> {
         Ok(match kind {
             kind::ENTER => Self::Enter { name: Name::take(fields)? },
-            kind::LEAVE => Self::Leave { attributes: Attributes::take(fields)? },
+            kind::LEAVE => Self::Leave { attributes: Attributes::take(fields, version)? },
             kind::FILE => Self::File {
                 name: Name::take(fields)?,
-                attributes: Attributes::take(fields)?,
+                attributes: Attributes::take(fields, version)?,
                 size: fields.u64()?,
                 start: fields.u64()?,
             },
             kind::DATA => take_data(fields)?,
             kind::SHARE => {
                 let (at, length, source_at) = (fields.u64()?, fields.u64()?, fields.u64()?);
-                Self::Share { at, length, source: Source::take(fields)?, source_at }
+                Self::Share { at, length, source: Source::take(version, fields)?, source_at }
             }
             kind::RESERVE => Self::Reserve { at: fields.u64()?, length: fields.u64()? },
             kind::FILE_END => Self::FileEnd,
             kind::LINK => Self::Link { name: Name::take(fields)?, target: TreePath::take(fields)? },
             kind::SYMLINK => Self::Symlink {
                 name: Name::take(fields)?,
-                attributes: Attributes::take(fields)?,
+                attributes: Attributes::take(fields, version)?,
                 target: take_target(fields)?,
             },
             kind::SPECIAL => Self::Special {
                 name: Name::take(fields)?,
-                attributes: Attributes::take(fields)?,
+                attributes: Attributes::take(fields, version)?,
                 device: fields.u64()?,
             },
+            kind::ASK if version >= ASK_VERSION => take_asked(fields)?,
             kind::END => {
                 let [records, entries, data_bytes, shared_bytes] =
                     [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
@@ -300,17 +333,27 @@ impl Source {
                 put_numbers(out, &[*size]);
                 modified.put(out);
             }
+            Self::Known => out.push(2),
         }
     }
 
-    fn take(fields: &mut Fields) -> Result<Self, Malformed> {
-        let is_older = fields.flag()?;
-        let path = TreePath::take(fields)?;
-        Ok(match is_older {
-            false => Self::Here { path },
-            true => Self::Older { path, size: fields.u64()?, modified: Moment::take(fields)? },
+    fn take(version: u32, fields: &mut Fields) -> Result<Self, Malformed> {
+        Ok(match fields.u8()? {
+            0 => Self::Here { path: TreePath::take(fields)? },
+            1 => Self::Older { path: TreePath::take(fields)?, size: fields.u64()?, modified: Moment::take(fields)? },
+            2 if version >= ASK_VERSION => Self::Known,
+            _ => return Err(Malformed("contents are taken from an unknown source")),
         })
     }
+}
+
+fn take_asked(fields: &mut Fields) -> Result<Record, Malformed> {
+    let count = fields.u32()? as usize;
+    if count == 0 || count > ASKED_MAX {
+        return Err(Malformed("a record asks for no contents or for more than 256"));
+    }
+    let asked = |_| Ok(Asked { tag: fields.u64()?, digest: StrongDigest(fields.array()?) });
+    Ok(Record::Ask { contents: (0..count).map(asked).collect::<Result<_, _>>()? })
 }
 
 fn take_data(fields: &mut Fields) -> Result<Record, Malformed> {

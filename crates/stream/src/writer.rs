@@ -61,6 +61,14 @@ impl<Out: Write> Writer<Out> {
         Ok((totals, self.out))
     }
 
+    /// Hands on everything that is written.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// What the records so far hold.
     pub fn totals(&self) -> Totals {
         self.totals

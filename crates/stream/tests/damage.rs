@@ -73,7 +73,9 @@ fn other_versions_and_other_files_are_refused_with_the_reason() {
     let bytes = written(&header(), &records());
     let mut newer = bytes.clone();
     newer[8] = VERSION as u8 + 1;
-    assert!(read(&newer).unwrap_err().to_string().contains("has version 2"));
+    assert!(read(&newer).unwrap_err().to_string().contains(&format!("has version {}", VERSION + 1)));
+    newer[8] = 0;
+    assert!(matches!(read(&newer), Err(Error::Version(0))));
     assert!(matches!(read(b"PK\x03\x04 and more bytes"), Err(Error::NotAStream)));
     let mut long = bytes[..BEGIN_BYTES].to_vec();
     long.extend_from_slice(&[0, 0xff, 0xff, 0xff, 0xff]);

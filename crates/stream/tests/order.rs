@@ -3,10 +3,10 @@
 use std::io;
 
 use oncefs_stream::{
-    Attributes, BLOCK_BYTES, Contents, DATA_BYTES_MAX, DEPTH_MAX, FILE_BYTES_MAX, Record, Source, Writer,
+    Asked, Attributes, BLOCK_BYTES, Contents, DATA_BYTES_MAX, DEPTH_MAX, FILE_BYTES_MAX, Flags, Record, Source, Writer,
 };
 
-use crate::sample::{KEY, attributes, data, file, header, leave, name, path};
+use crate::sample::{KEY, attributes, data, file, flagged, header, leave, name, path};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -21,7 +21,9 @@ fn records_at_a_wrong_place_are_refused() {
     let share =
         |at, length, source_at| Record::Share { at, length, source: Source::Here { path: path(&["a"]) }, source_at };
     let reserve = |at, length| Record::Reserve { at, length };
-    let wrong: [&[Record]; 20] = [
+    let special = |mode| Record::Special { name: name("a"), attributes: attributes(mode), device: 0 };
+    let ask = || Record::Ask { contents: vec![Asked { tag: 1, digest: KEY.strong_digest(&[1; BLOCK_BYTES]) }] };
+    let wrong: [&[Record]; 22] = [
         &[],
         &[leave(), leave()],
         &[leave(), file("a", 0)],
@@ -30,6 +32,7 @@ fn records_at_a_wrong_place_are_refused() {
         &[file("a", 0), file("b", 0)],
         &[data(0, vec![1])],
         &[Record::FileEnd],
+        &[ask(), leave()],
         &[file("a", 4), data(0, vec![1; 5])],
         &[file("a", 3 * BLOCK), data(0, vec![1; 5])],
         &[file("a", 3 * BLOCK), data(1, vec![1; BLOCK_BYTES])],
@@ -41,7 +44,8 @@ fn records_at_a_wrong_place_are_refused() {
         &[file("a", 3 * BLOCK), reserve(0, 1)],
         &[file("a", 3 * BLOCK), reserve(u64::MAX - 4095, BLOCK)],
         &[file("a", FILE_BYTES_MAX + 1)],
-        &[Record::Special { name: name("a"), attributes: attributes(0o100_644), device: 0 }],
+        &[special(0o100_644)],
+        &[flagged(special(0o010_644), Flags::IMMUTABLE)],
     ];
     for (n, records) in wrong.iter().enumerate() {
         assert_eq!(outcome(records).unwrap_err().kind(), io::ErrorKind::InvalidData, "{n}: {records:?}");
@@ -80,7 +84,13 @@ fn a_content_is_found_where_it_came_first_as_far_as_memory_goes() {
     let places = digests.map(|digest| contents.find(&digest));
     assert_eq!(places[2], None, "there is no room for a third content");
     let (first, second) = (places[0].unwrap(), places[1].unwrap());
-    assert_eq!((first.at(), second.at(), contents.path(first)), (0, BLOCK, &path(&["d", "one"])));
+    let here = Source::Here { path: path(&["d", "one"]) };
+    assert_eq!((first.at(), second.at(), contents.source(first)), (0, BLOCK, here));
     assert!(second.is_after(first, 1) && !second.is_after(first, 2));
+    let mut contents = Contents::default();
+    contents.remember_known(digests[0], 5);
+    contents.remember_known(digests[1], 6);
+    let [known, next] = [0, 1].map(|n| contents.find(&digests[n]).unwrap());
+    assert_eq!((known.at(), contents.source(known), next.is_after(known, 1)), (5 * BLOCK, Source::Known, true));
     assert_eq!(DATA_BYTES_MAX % BLOCK_BYTES, 0);
 }

@@ -1,8 +1,8 @@
 //! A stream with a record of each kind.
 
 use oncefs_stream::{
-    Attributes, BLOCK_BYTES, Digest, Header, Key, Moment, Name, Partial, Position, Reader, Record, Result, Source,
-    Totals, TreePath, Writer,
+    Attributes, BLOCK_BYTES, Digest, Flags, Header, Key, Moment, Name, Partial, Position, Reader, Record, Result,
+    Source, Totals, TreePath, Writer,
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -30,12 +30,25 @@ pub fn attributes(mode: u32) -> Attributes {
         group: 100,
         accessed: Moment { seconds: 1, nanoseconds: 2 },
         modified: Moment { seconds: -3, nanoseconds: 999_999_999 },
+        flags: Flags::default(),
         extended: vec![(b"system.posix_acl_access".to_vec(), vec![2, 0]), (b"user.a".to_vec(), vec![])],
     }
 }
 
 pub fn file(text: &str, size: u64) -> Record {
     Record::File { name: name(text), attributes: attributes(0o100_644), size, start: 0 }
+}
+
+/// The same with flags, as version 2 has them.
+pub fn flagged(mut record: Record, flags: Flags) -> Record {
+    match &mut record {
+        Record::File { attributes, .. }
+        | Record::Leave { attributes }
+        | Record::Symlink { attributes, .. }
+        | Record::Special { attributes, .. } => attributes.flags = flags,
+        _ => panic!("{record:?} has no attributes"),
+    }
+    record
 }
 
 pub fn data(at: u64, bytes: Vec<u8>) -> Record {

@@ -2,6 +2,8 @@
 //!
 //! The format, damage at each byte and records that make no sense: the tests of `oncefs-stream`.
 
+mod asked;
+mod flags;
 mod trees;
 
 use std::fs::{self, File};

@@ -1,6 +1,8 @@
 //! `oncefs receive`: makes a directory from a stream of `oncefs send`.
 
+mod answers;
 mod file;
+mod late_flags;
 mod state;
 mod tree;
 
@@ -11,7 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use oncefs_stream::{Digest, Header, Name, Reader, Record};
+use oncefs_stream::{Asked, Digest, Header, Name, Reader, Record};
 
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
@@ -21,6 +23,8 @@ use crate::files::held::Held;
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 use crate::size::Size;
+use answers::Answers;
+use file::Sources;
 use state::State;
 use tree::Tree;
 
@@ -54,6 +58,9 @@ pub struct ReceiveArgs {
     /// Remove what an interrupted receive has, and do nothing else
     #[arg(long)]
     pub discard: bool,
+    /// Answer on the standard output which contents the volume has: for oncefs send --to --ask
+    #[arg(long, hide = true, conflicts_with_all = ["token", "discard"])]
+    pub answers: bool,
     /// Make durable what has arrived after each SIZE of it: as much is sent again after a crash
     #[arg(long, value_name = "SIZE", default_value = "256M")]
     pub save_every: Size,
@@ -125,16 +132,25 @@ impl Target<'_> {
             return self
                 .refuse("the standard input is a terminal: give a stream of oncefs send (oncefs receive --help)");
         }
+        let mut answers = match self.arguments.answers {
+            true => Some(Answers::begin(&self.daemon, state).or_fail_doing(exit::FAILED, self.failed())?),
+            false => None,
+        };
         let input = io::stdin().as_fd().try_clone_to_owned().or_fail_doing(exit::FAILED, self.failed())?;
         let input = BufReader::with_capacity(BUFFER_BYTES, std::fs::File::from(input));
         let (reader, header) = Reader::begin(input).or_fail_doing(exit::FAILED, self.failed())?;
         self.check_state(state, &header)?;
         let older = header.older.as_ref().map(|older| self.older(older)).transpose()?;
-        let tree = state.tree(header.resumed.as_ref()).and_then(|top| Tree::new(top, older, header.resumed.clone()));
+        let tree = state.tree(header.resumed.as_ref()).and_then(|top| {
+            let late_flags = state.late_flags()?;
+            let known = answers.as_ref().map(Answers::known).transpose()?;
+            Tree::new(top, Sources { older, known }, header.resumed.clone(), late_flags)
+        });
         let mut tree = tree.or_fail_doing(exit::FAILED, self.failed())?;
-        let mut receiving = Receiving { target: self, state, header, reader, saved_bytes: 0 };
+        let mut receiving =
+            Receiving { target: self, state, header, reader, answers: answers.as_mut(), saved_bytes: 0 };
         receiving.records(&mut tree)?;
-        receiving.finish(&tree)
+        receiving.finish(&mut tree)
     }
 
     /// Refuses a stream that does not continue what has arrived.
@@ -214,6 +230,8 @@ struct Receiving<'a, In> {
     state: &'a State,
     header: Header,
     reader: Reader<In>,
+    /// Of a sender that may ask.
+    answers: Option<&'a mut Answers<'a>>,
     /// Bytes of the stream that had arrived when the position was last saved.
     saved_bytes: u64,
 }
@@ -223,6 +241,12 @@ impl<In: io::Read> Receiving<'_, In> {
         loop {
             let record = match self.reader.record() {
                 Ok(Record::End { .. }) => return Ok(()),
+                Ok(Record::Ask { contents }) => {
+                    if let Err(why) = self.answer(&contents) {
+                        return Err(self.broken_off(tree, &why));
+                    }
+                    continue;
+                }
                 Ok(record) => record,
                 Err(e) => return Err(self.broken_off(tree, &e.to_string())),
             };
@@ -234,6 +258,12 @@ impl<In: io::Read> Receiving<'_, In> {
                 self.save(tree)?;
             }
         }
+    }
+
+    /// Tells the sender which contents are here.
+    fn answer(&mut self, asked: &[Asked]) -> Result<(), String> {
+        let answers = self.answers.as_mut().ok_or("the stream asks for contents, and nobody reads the answers")?;
+        answers.answer(&self.header.key, asked)
     }
 
     /// Saves how far the stream has arrived, so that it can go on there.
@@ -260,12 +290,19 @@ impl<In: io::Read> Receiving<'_, In> {
     }
 
     /// Gives the whole tree its name.
-    fn finish(&mut self, tree: &Tree) -> Outcome {
+    fn finish(&mut self, tree: &mut Tree) -> Outcome {
         let target = self.target;
         tree.mark(&self.header.source).or_fail_doing(exit::FAILED, target.failed())?;
+        // If the tree cannot get its name, it can be continued from here.
+        self.save(tree)?;
+        let of_top = tree.set_late_flags().or_fail_doing(exit::FAILED, target.failed())?;
         target.sync()?;
         let named = self.state.give_name(&target.dir.held, OsStr::new(&target.arguments.name));
         named.or_fail_doing(exit::FAILED, target.failed())?;
+        if !of_top.is_empty() {
+            let doing = format!("{} is complete, but has no flags", target.path());
+            tree.set_flags_of_top(of_top).or_fail_doing(exit::FAILED, doing)?;
+        }
         let doing = format!("{} is complete, but its folder in .oncefs/receive cannot be removed", target.path());
         self.state.remove().or_fail_doing(exit::FAILED, doing)?;
         target.daemon.ask::<()>(Request::Commit)?;

@@ -1,5 +1,6 @@
 //! `oncefs send`: writes a directory as a stream in which each content occurs once.
 
+mod asker;
 mod body;
 mod older;
 mod outgoing;
@@ -23,6 +24,7 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 use crate::size::Size;
+use asker::Asker;
 use older::OlderTree;
 use outgoing::Outgoing;
 use remote::Destination;
@@ -40,6 +42,7 @@ Examples:
   oncefs send /mnt/home > home.stream
   oncefs send /mnt/home | ssh host oncefs receive /backup home
   oncefs send /mnt/home --to host /backup/home            the same; goes on by itself if it is run again
+  oncefs send /mnt/home --to host /backup/home --ask      and sends no content that the volume there has
   oncefs send /mnt/home-2 --from /mnt/home-1 | ssh host oncefs receive /backup home-2
   oncefs send /mnt/home --resume TOKEN | ssh host oncefs receive /backup home")]
 pub struct SendArgs {
@@ -54,6 +57,9 @@ pub struct SendArgs {
     /// Receive it on another machine as the new directory PATH, by ssh; go on where an earlier try broke off
     #[arg(long, num_args = 2, value_names = ["HOST", "PATH"], conflicts_with = "resume")]
     pub to: Option<Vec<OsString>>,
+    /// With --to: ask the other side which contents its volume has, and do not send those. Both sides must be trusted
+    #[arg(long, requires = "to")]
+    pub ask: bool,
     /// The program for --to, with options
     #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "to")]
     pub rsh: String,
@@ -85,13 +91,14 @@ pub fn run(arguments: &SendArgs) -> Outcome {
     };
     let header = header(arguments, token.as_ref(), &daemon, &top, older.as_ref())?;
     daemon.write_back()?;
-    let send = |out| send(arguments, Outgoing::begin(&daemon, &top, header, out), older.as_ref());
+    let send = |out, asker| send(arguments, Outgoing::begin(&daemon, &top, header, out, asker), older.as_ref());
     match &destination {
         Some(destination) => {
-            let (remote, input) = destination.start()?;
-            remote.end(send(input))
+            let (remote, input, answers) = destination.start(arguments.ask)?;
+            let asker = answers.map(Asker::begin).transpose();
+            remote.end(asker.and_then(|asker| send(input, asker)))
         }
-        None => send(stdout().or_fail_doing(exit::FAILED, "cannot write to the standard output")?),
+        None => send(stdout().or_fail_doing(exit::FAILED, "cannot write to the standard output")?, None),
     }
 }
 

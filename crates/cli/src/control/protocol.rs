@@ -199,6 +199,13 @@ pub enum Request {
         /// After which name to begin; 0: with the first.
         from: u64,
     },
+    /// What the tags of the volume's blocks are made with, in hexadecimal.
+    TagSecret,
+    /// For each tag a block that has it, in hexadecimal, or none: the order of a file finds most.
+    BlocksByTag {
+        /// At most 256.
+        tags: Vec<u64>,
+    },
     /// How far the work on a tree is: `TreeDone`.
     TreeProgress {
         /// The number in its request.

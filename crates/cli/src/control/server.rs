@@ -362,6 +362,8 @@ mod tests {
             Request::CopyTree { source: 1, parent: 9, name: name.clone(), snapshot_of: Some(name.clone()), ticket: 3 },
             Request::RemoveSnapshot { parent: 9, name, ticket: u64::MAX },
             Request::TreeProgress { ticket: 3 },
+            Request::TagSecret,
+            Request::BlocksByTag { tags: vec![0, u64::MAX] },
             Request::OwnBlocks { directory: 3, from: u64::MAX },
             Request::DiffDirectories {
                 older: None,

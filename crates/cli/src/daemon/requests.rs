@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Report, Store};
+use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Report, Store, Tag};
 use oncefs_fs::{AtimePolicy, Caller, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
 use oncefs_fuse::{KernelCache, MountFlags, Patience, RoomGauge, ShutdownMode};
+use oncefs_stream::ASKED_MAX;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ use crate::control::protocol::Request;
 use crate::control::server::{CLIENT_GONE, Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::figures::of_mount::{HostSpace, Snapshot, WAITING_FOR_ROOM};
+use crate::hex;
 use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
 
@@ -290,6 +292,8 @@ impl Handler for OpenVolume {
             Request::DiffDirectories { older, newer, from } => {
                 trees::diff(&self.file_system, (*older, *newer), *from, client)
             }
+            Request::TagSecret => Ok(json!(hex::encode(store.tag_secret()))),
+            Request::BlocksByTag { tags } => blocks_by_tag(store, tags),
             Request::OwnBlocks { directory, from } => trees::own(&self.file_system, Ino(*directory), *from, client),
             Request::TreeProgress { ticket } => Ok(json!(self.trees.progress_of(*ticket))),
             Request::WaitExit => Err("wait-exit is answered by the server".into()),
@@ -312,6 +316,15 @@ fn about(options: &MountOptions, file_system: &FileSystem) -> About {
         options: options.to_list(),
         log_file: options.log_file.as_deref().map(Name::from),
     }
+}
+
+fn blocks_by_tag(store: &Store, tags: &[u64]) -> Result<Value, String> {
+    if tags.len() > ASKED_MAX {
+        return Err(format!("more than {ASKED_MAX} tags in one request"));
+    }
+    let tags: Vec<Tag> = tags.iter().copied().map(Tag).collect();
+    let found = store.blocks_by_tag(&tags);
+    Ok(found.iter().map(|block| block.as_deref().map(hex::encode)).collect())
 }
 
 fn to_json<T: Serialize, E: Display>(answer: Result<T, E>) -> Result<Value, String> {

@@ -6,8 +6,9 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use oncefs_stream::{Attributes, Moment};
+use oncefs_stream::{Attributes, Flags, Moment};
 
+use super::flags;
 use super::held::Held;
 use crate::process::setup::check;
 
@@ -17,8 +18,9 @@ pub const RECEIVED: &std::ffi::CStr = c"trusted.oncefs.received";
 /// The kernel's XATTR_LIST_MAX and XATTR_SIZE_MAX.
 const ROOM_BYTES: usize = 65536;
 
-/// The attributes of an inode. `about` was read before this call, so the extended attributes may be newer.
-pub fn of(held: &Held, about: &Metadata) -> io::Result<Attributes> {
+/// The attributes of an inode with these flags. `about` was read before this call, so the extended attributes may be
+/// newer.
+pub fn of(held: &Held, about: &Metadata, flags: Flags) -> io::Result<Attributes> {
     let moment = |seconds, nanoseconds: i64| Moment { seconds, nanoseconds: nanoseconds as u32 };
     Ok(Attributes {
         mode: about.mode(),
@@ -26,6 +28,7 @@ pub fn of(held: &Held, about: &Metadata) -> io::Result<Attributes> {
         group: about.gid(),
         accessed: moment(about.atime(), about.atime_nsec()),
         modified: moment(about.mtime(), about.mtime_nsec()),
+        flags,
         extended: extended(held)?,
     })
 }
@@ -73,7 +76,8 @@ fn value(held: &Held, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(value))
 }
 
-/// Sets all attributes: owner, then mode and capabilities, which a change of the owner clears; times last.
+/// Sets all attributes but flags that forbid changes: owner, then mode and capabilities, which a change of the owner
+/// clears; times last.
 pub fn set(held: &Held, attributes: &Attributes) -> io::Result<()> {
     let path = held.c_path();
     // SAFETY: the path ends with a zero.
@@ -83,6 +87,9 @@ pub fn set(held: &Held, attributes: &Attributes) -> io::Result<()> {
         check(unsafe { libc::chmod(path.as_ptr(), attributes.mode & 0o7777) })?;
     }
     set_extended(held, &attributes.extended)?;
+    if !attributes.flags.permitting().is_empty() {
+        flags::set(held, attributes.flags.permitting())?;
+    }
     set_times(held, attributes)
 }
 

@@ -3,6 +3,7 @@
 
 pub mod attributes;
 mod create;
+pub mod flags;
 pub mod held;
 pub mod in_mount;
 pub mod reserved;

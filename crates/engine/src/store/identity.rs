@@ -1,12 +1,17 @@
 //! The part of the interface that tells volumes apart: a volume's identity, and keys from its secret.
 
 use crate::Store;
-use crate::hash::Hasher;
+use crate::hash::{Hasher, TAG_SECRET_BYTES};
 
 impl Store {
     /// The volume's identity, which never changes.
     pub fn volume_id(&self) -> [u8; 16] {
         self.volume_id
+    }
+
+    /// What tags are made with, for [`crate::tag_with`]. It tells nothing about fingerprints.
+    pub fn tag_secret(&self) -> [u8; TAG_SECRET_BYTES] {
+        *self.volume.base.hasher.tag_secret()
     }
 
     /// A key for the purpose that `context` names, derived from the volume's secret. Other contexts and other volumes

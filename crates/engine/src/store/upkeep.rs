@@ -16,7 +16,7 @@ use crate::volume::{salvage, superblock_file};
 use crate::{
     BadBlock, BadPlace, Compared, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained,
     FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
-    ScrubStatus, Store, VolumeSpec,
+    ScrubStatus, Store, Tag, VolumeSpec,
 };
 
 impl Store {
@@ -221,6 +221,12 @@ impl Store {
     /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: a map or the block table cannot be read.
     pub fn compare(&self, map: MapId, older: Option<MapId>, from: Lbn) -> Result<Compared> {
         self.volume.comparer.compare(map, older, from)
+    }
+
+    /// For each tag a block whose content has it, as far as hints and the block table find one: best in the order of
+    /// the contents in a file. A block with this tag may have another content.
+    pub fn blocks_by_tag(&self, tags: &[Tag]) -> Vec<Option<Vec<u8>>> {
+        self.volume.content_search.blocks_by_tag(tags)
     }
 
     /// Some of the places in all files that refer to `blocks`, from `from` on.

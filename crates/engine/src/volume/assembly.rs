@@ -12,6 +12,7 @@ use crate::damage::replicas::Replicas;
 use crate::damage::scrub::Scrubber;
 use crate::hints::levels::HintLevels;
 use crate::layout::comparison::Comparer;
+use crate::layout::content_search::ContentSearch;
 use crate::layout::defrag::portion::Defragmenter;
 use crate::layout::explain::Explainer;
 use crate::layout::referrers::ReferrerSearch;
@@ -107,6 +108,8 @@ pub struct Volume {
     pub explainer: Arc<Explainer>,
     /// Compares files by where their blocks are.
     pub comparer: Arc<Comparer>,
+    /// Finds stored blocks by tags.
+    pub content_search: Arc<ContentSearch>,
     /// Rewrites the short runs of files.
     pub defragmenter: Arc<Defragmenter>,
     /// Finds the files that bad blocks belong to, and moves them to replacements.
@@ -214,6 +217,7 @@ impl Volume {
         ));
         let referrer_search = Arc::new(ReferrerSearch::new(&base, &metadata));
         let comparer = Arc::new(Comparer::new(&base, &metadata, &referrer_search));
+        let content_search = Arc::new(ContentSearch::new(&base, &metadata, &block_reader));
         let explainer = Arc::new(Explainer::new(&base, &metadata, &file_policies, &extender, &referrer_search));
         let defragmenter = Arc::new(Defragmenter::new(
             &base,
@@ -318,6 +322,7 @@ impl Volume {
             referrer_search,
             explainer,
             comparer,
+            content_search,
             defragmenter,
             affected_files,
             repairs,

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
-use oncefs_stream::{Attributes, BLOCK_BYTES, Partial, Source};
+use oncefs_stream::{Attributes, BLOCK_BYTES, Flags, Partial, Source};
 
 use crate::files::attributes;
 use crate::files::held::Held;
@@ -75,9 +75,10 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Sets the attributes.
-    pub fn end(self) -> io::Result<()> {
-        attributes::set(&Held::from(self.file), &self.attributes)
+    /// Sets the attributes. Returns the flags, of which those that forbid changes are not set.
+    pub fn end(self) -> io::Result<Flags> {
+        attributes::set(&Held::from(self.file), &self.attributes)?;
+        Ok(self.attributes.flags)
     }
 
     /// The part of it that has arrived. None: nothing.
@@ -87,25 +88,40 @@ impl OpenFile {
     }
 }
 
-/// The files that contents are taken from.
+/// What contents may be taken from, beside the tree itself.
 pub struct Sources {
+    /// The older tree that the stream refers to.
+    pub older: Option<Held>,
+    /// The contents that the sender was told are here.
+    pub known: Option<File>,
+}
+
+/// The files that contents are taken from.
+pub struct OpenSources {
     top: Held,
-    older: Option<Held>,
+    beside: Sources,
     /// The one used last: contents that follow each other mostly come from one file.
     last: Option<(Source, File)>,
 }
 
-impl Sources {
-    /// Files of this tree, and of the older one that the stream refers to.
-    pub fn new(top: Held, older: Option<Held>) -> Self {
-        Self { top, older, last: None }
+impl OpenSources {
+    /// Files of this tree, and what is beside it.
+    pub fn new(top: Held, beside: Sources) -> Self {
+        Self { top, beside, last: None }
     }
 
-    /// Opens a file.
+    /// The file that a stream names.
     ///
     /// # Errors
-    /// There is no such regular file, or it is not what the stream says.
+    /// There is no such file, or it is not what the stream says.
     pub fn find(&mut self, source: &Source) -> io::Result<&File> {
+        if *source == Source::Known {
+            return self
+                .beside
+                .known
+                .as_ref()
+                .ok_or_else(|| io::Error::other("the stream takes contents from nowhere"));
+        }
         if self.last.as_ref().is_none_or(|(last, _)| last != source) {
             self.last = Some((source.clone(), self.open(source)?));
         }
@@ -115,7 +131,8 @@ impl Sources {
     fn open(&self, source: &Source) -> io::Result<File> {
         let (top, path) = match source {
             Source::Here { path } => (Some(&self.top), path),
-            Source::Older { path, .. } => (self.older.as_ref(), path),
+            Source::Older { path, .. } => (self.beside.older.as_ref(), path),
+            Source::Known => return Err(io::ErrorKind::NotFound.into()),
         };
         let top = top.ok_or_else(|| io::Error::other("the stream does not say which older tree it refers to"))?;
         let held = top.below(path.names().iter().map(|name| OsStr::from_bytes(name.bytes())))?;

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 
 use oncefs_stream::{Header, Position, Token, identity};
 
+use super::late_flags::LateFlags;
 use crate::files::held::Held;
 use crate::files::in_mount::InMount;
 use crate::files::reserved;
@@ -17,6 +18,8 @@ const FOLDER: &str = "receive";
 const TREE: &str = "tree";
 const POSITION: &str = "position";
 const NEW_POSITION: &str = "position.new";
+const FLAGS: &str = "flags";
+const KNOWN: &str = "known";
 
 /// A token holds a path twice as long, in hexadecimal.
 const TOKEN_BYTES_MAX: u64 = (2 << 20) + 1024;
@@ -30,7 +33,8 @@ pub struct State {
 }
 
 impl State {
-    /// Opens the folder for `name` in `dir`; creates it.
+    /// Opens the folder for `name` in `dir`; creates it. What is there can be changed: a receive that was interrupted at
+    /// its end may have set flags that forbid it.
     ///
     /// # Errors
     /// WouldBlock: another process receives the same tree.
@@ -46,11 +50,39 @@ impl State {
         let folder = all.below([OsStr::new(&folder_name)])?;
         let lock = folder.open()?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { all, name: folder_name, folder, _lock: lock }),
+            Ok(()) => {
+                let state = Self { all, name: folder_name, folder, _lock: lock };
+                state.unset_late_flags()?;
+                Ok(state)
+            }
             Err(std::fs::TryLockError::WouldBlock) => {
                 Err(io::Error::new(io::ErrorKind::WouldBlock, "another process receives it"))
             }
             Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn unset_late_flags(&self) -> io::Result<()> {
+        let Ok(top) = self.folder.below([OsStr::new(TREE)]) else { return Ok(()) };
+        match self.folder.open_to_write(OsStr::new(FLAGS)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            opened => LateFlags::of(opened?)?.unset(&top),
+        }
+    }
+
+    /// The flags that are to be set when the tree is whole.
+    pub fn late_flags(&self) -> io::Result<LateFlags> {
+        match self.folder.open_to_write(OsStr::new(FLAGS)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => LateFlags::of(self.folder.create_file(OsStr::new(FLAGS))?),
+            opened => LateFlags::of(opened?),
+        }
+    }
+
+    /// An empty file for contents that the volume has and the sender need not send.
+    pub fn known_contents(&self) -> io::Result<File> {
+        match self.folder.remove_all(OsStr::new(KNOWN)) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => self.folder.create_file(OsStr::new(KNOWN)),
         }
     }
 
@@ -69,7 +101,7 @@ impl State {
 
     /// Removes what cannot be continued.
     pub fn clear(&self) -> io::Result<()> {
-        for name in [TREE, NEW_POSITION, POSITION] {
+        for name in [TREE, NEW_POSITION, POSITION, FLAGS] {
             match self.folder.remove_all(OsStr::new(name)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
                 _ => {}

@@ -5,11 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use oncefs_stream::{Attributes, Digest, Name, Position, Record, TreePath};
+use oncefs_stream::{Attributes, Digest, Flags, Name, Position, Record, TreePath};
 
-use super::file::{OpenFile, Sources};
-use crate::files::attributes;
+use super::file::{OpenFile, OpenSources, Sources};
+use super::late_flags::LateFlags;
 use crate::files::held::Held;
+use crate::files::{attributes, flags};
 
 /// The tree.
 pub struct Tree {
@@ -18,10 +19,11 @@ pub struct Tree {
     at: Held,
     path: TreePath,
     file: Option<(Name, OpenFile)>,
-    sources: Sources,
+    sources: OpenSources,
     /// The last entry that has arrived with everything in it.
     last: Option<TreePath>,
     resuming: Option<Resuming>,
+    late_flags: LateFlags,
 }
 
 /// What has to come first in a resumed stream: the directories on the way to its position.
@@ -33,15 +35,15 @@ struct Resuming {
 
 impl Tree {
     /// An empty tree at `top`, or one that was received up to a position.
-    pub fn new(top: Held, older: Option<Held>, resumed: Option<Position>) -> io::Result<Self> {
+    pub fn new(top: Held, sources: Sources, resumed: Option<Position>, late_flags: LateFlags) -> io::Result<Self> {
         let at = top.below([])?;
         if let Some(position) = &resumed {
             remove_behind(&top, &position.path)?;
         }
-        let sources = Sources::new(top.below([])?, older);
+        let sources = OpenSources::new(top.below([])?, sources);
         let last = resumed.as_ref().filter(|position| position.partial.is_none()).map(|position| position.path.clone());
         let resuming = resumed.map(|position| Resuming { position, entered: 0 });
-        Ok(Self { top, at, path: TreePath::default(), file: None, sources, last, resuming })
+        Ok(Self { top, at, path: TreePath::default(), file: None, sources, last, resuming, late_flags })
     }
 
     /// Applies a record.
@@ -113,7 +115,8 @@ impl Tree {
             Record::Reserve { at, length } => self.open_file()?.reserve(at, length),
             Record::FileEnd => {
                 let (name, file) = self.file.take().ok_or_else(outside_file)?;
-                file.end()?;
+                let flags = file.end()?;
+                self.late_flags.note(&self.path.with(&name), flags)?;
                 self.arrived(&name);
                 Ok(())
             }
@@ -133,7 +136,7 @@ impl Tree {
                 self.at.create_special(os(&name), attributes.mode, device).map_err(twice)?;
                 self.created(&name, &attributes)
             }
-            Record::End { .. } => Ok(()),
+            Record::Ask { .. } | Record::End { .. } => Ok(()),
         }
     }
 
@@ -149,6 +152,7 @@ impl Tree {
     /// Sets the attributes of the directory when it is full, because filling it changes its times.
     fn leave(&mut self, attributes: &Attributes) -> io::Result<()> {
         attributes::set(&self.at, attributes)?;
+        self.late_flags.note(&self.path, attributes.flags)?;
         if self.path.names().is_empty() {
             return Ok(());
         }
@@ -187,6 +191,16 @@ impl Tree {
     /// Notes on the tree which one it is a copy of.
     pub fn mark(&self, source: &Digest) -> io::Result<()> {
         self.top.set_attribute(attributes::RECEIVED, Some(&source.to_string()))
+    }
+
+    /// Sets the flags that forbid changes, except those of the top, which it returns.
+    pub fn set_late_flags(&mut self) -> io::Result<Flags> {
+        self.late_flags.set(&self.top)
+    }
+
+    /// Sets the flags of the top.
+    pub fn set_flags_of_top(&self, of_top: Flags) -> io::Result<()> {
+        flags::set(&self.top, of_top)
     }
 
     /// The path of the present entry, below `top`, for messages.

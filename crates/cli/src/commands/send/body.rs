@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use oncefs_engine::{Compared, ComparedRun, ComparedState};
-use oncefs_stream::{BLOCK_BYTES, DATA_BYTES_MAX, Digest, Place, Record, Source};
+use oncefs_stream::{BLOCK_BYTES, DATA_BYTES_MAX, Digest, Place, Record};
 
 use super::older::OlderFile;
 use super::outgoing::Outgoing;
@@ -17,6 +17,9 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Of a shorter file without reserved room, all contents are remembered, which saves asking the daemon which of them
 /// other files share.
 const ASKED_BYTES_MIN: u64 = 128 << 10;
+
+/// Of a shorter file the other side is not asked: each question takes a way there and back.
+const ASK_OTHERS_BYTES_MIN: u64 = 64 << 10;
 
 /// The next record, which is not written yet because more of the same may follow.
 enum Pending {
@@ -113,8 +116,14 @@ impl<'a, 'b> Body<'a, 'b> {
         while at < end {
             let wanted = (end - at).min(DATA_BYTES_MAX as u64) as usize;
             let read = self.read(&mut buffer[..wanted], at)?;
-            for (n, content) in (0..).zip(buffer[..read].chunks(BLOCK_BYTES)) {
-                self.content(at + n * BLOCK, content, remembers)?;
+            let key = &self.outgoing.header.key;
+            let digests: Vec<Digest> = buffer[..read].chunks(BLOCK_BYTES).map(|content| key.digest(content)).collect();
+            let contents = || digests.iter().copied().zip(buffer[..read].chunks(BLOCK_BYTES));
+            if self.about.len() >= ASK_OTHERS_BYTES_MIN {
+                self.outgoing.ask(contents())?;
+            }
+            for (n, (digest, content)) in (0..).zip(contents()) {
+                self.content(at + n * BLOCK, (digest, content), remembers)?;
             }
             at += read as u64;
             if read < wanted {
@@ -141,8 +150,7 @@ impl<'a, 'b> Body<'a, 'b> {
         Ok(read)
     }
 
-    fn content(&mut self, at: u64, content: &[u8], remembers: bool) -> Outcome {
-        let digest = self.outgoing.header.key.digest(content);
+    fn content(&mut self, at: u64, (digest, content): (Digest, &[u8]), remembers: bool) -> Outcome {
         if let Some(place) = self.outgoing.contents.find(&digest) {
             return self.share(at, content.len() as u64, place);
         }
@@ -195,7 +203,7 @@ impl<'a, 'b> Body<'a, 'b> {
             Pending::Nothing => Ok(()),
             Pending::Data { at, bytes, digests } => self.outgoing.record(&Record::Data { at, bytes, digests }),
             Pending::Share { at, length, first } => {
-                let source = Source::Here { path: self.outgoing.contents.path(first).clone() };
+                let source = self.outgoing.contents.source(first);
                 self.outgoing.record(&Record::Share { at, length, source, source_at: first.at() })
             }
         }

@@ -6,10 +6,11 @@ use std::io::{self, BufWriter};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use oncefs_stream::{Contents, Header, Record, TreePath, Writer};
+use oncefs_stream::{Asked, Contents, Digest, Header, Record, TreePath, Writer};
 
+use super::asker::Asker;
 use crate::control::target::Daemon;
-use crate::failure::{Failure, Outcome, exit};
+use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::names::shown;
 
@@ -30,13 +31,21 @@ pub struct Outgoing<'a> {
     pub path: TreePath,
     /// The contents that came before.
     pub contents: Contents,
+    /// The other side, if it may be asked.
+    pub asker: Option<Asker>,
 }
 
 impl<'a> Outgoing<'a> {
     /// Writes the header of a stream.
-    pub fn begin(daemon: &'a Daemon, top: &'a InMount, header: Header, out: File) -> io::Result<Self> {
+    pub fn begin(
+        daemon: &'a Daemon,
+        top: &'a InMount,
+        header: Header,
+        out: File,
+        asker: Option<Asker>,
+    ) -> io::Result<Self> {
         let out = Writer::begin(BufWriter::with_capacity(BUFFER_BYTES, out), &header)?;
-        Ok(Self { daemon, top, header, out, path: TreePath::default(), contents: Contents::default() })
+        Ok(Self { daemon, top, header, out, path: TreePath::default(), contents: Contents::default(), asker })
     }
 
     /// Writes a record.
@@ -46,6 +55,27 @@ impl<'a> Outgoing<'a> {
             io::ErrorKind::InvalidData => self.failed(&e),
             _ => Failure::new(exit::FAILED, format!("cannot write the stream: {e}")),
         })
+    }
+
+    /// Asks the other side for contents of the file that is being sent, and remembers those that it has.
+    pub fn ask<'c>(&mut self, contents: impl Iterator<Item = (Digest, &'c [u8])>) -> Outcome {
+        let Some(asker) = &self.asker else { return Ok(()) };
+        let (digests, asked): (Vec<Digest>, Vec<Asked>) = contents
+            .filter(|(digest, _)| self.contents.find(digest).is_none())
+            .map(|(digest, content)| (digest, asker.asked(&self.header.key, content)))
+            .unzip();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        self.record(&Record::Ask { contents: asked })?;
+        self.out.flush().or_fail_doing(exit::FAILED, "cannot write the stream")?;
+        let Some(asker) = &mut self.asker else { return Ok(()) };
+        for (digest, number) in digests.iter().zip(asker.answer(digests.len())?) {
+            if let Some(number) = number {
+                self.contents.remember_known(*digest, number);
+            }
+        }
+        Ok(())
     }
 
     /// The failure of the entry that is being sent.

@@ -46,16 +46,20 @@ impl Destination<'_> {
         }
     }
 
-    /// Starts the receive. Returns what its input is written to.
-    pub fn start(&self) -> Outcome<(Remote, File)> {
+    /// Starts the receive. Returns what its input is written to, and what its answers are read from if it is to be asked.
+    pub fn start(&self, asks: bool) -> Outcome<(Remote, File, Option<File>)> {
         // A receiver that refuses the stream ends first, and has said why. Writing to it must not end this process.
         // SAFETY: SIG_IGN is a valid disposition.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
-        let mut command = self.command(&[])?;
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
+        let (options, output) = match asks {
+            true => (&[OsStr::new("--answers")][..], Stdio::piped()),
+            false => (&[][..], Stdio::null()),
+        };
+        let child = self.command(options)?.stdin(Stdio::piped()).stdout(output).spawn();
         let mut child = child.or_fail_doing(exit::FAILED, format!("cannot run {}", self.shell))?;
         let input = child.stdin.take().expect("the child was given a pipe");
-        Ok((Remote { child, host: self.host.to_owned() }, File::from(OwnedFd::from(input))))
+        let answers = child.stdout.take().map(|answers| File::from(OwnedFd::from(answers)));
+        Ok((Remote { child, host: self.host.to_owned() }, File::from(OwnedFd::from(input)), answers))
     }
 
     fn command(&self, options: &[&OsStr]) -> Outcome<Command> {

@@ -7,16 +7,16 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 
-use oncefs_stream::{Name, Record, Totals, TreePath};
+use oncefs_stream::{Flags, Name, Record, Totals, TreePath};
 
 use super::body::Body;
 use super::older::OlderTree;
 use super::outgoing::Outgoing;
 use super::resume::{Left, left_of};
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::files::attributes;
 use crate::files::held::{Entry, Held};
 use crate::files::reserved;
+use crate::files::{attributes, flags};
 use crate::names::shown;
 
 /// Directories held open at a time, so that no tree is too deep for the limit of open files.
@@ -116,7 +116,9 @@ impl<'a> Sender<'a> {
         let directory = above.pop().expect("the walk is in a directory");
         if !directory.has_arrived {
             let held = directory.held.expect("the innermost directory is held");
-            let attributes = attributes::of(&held, &directory.about).map_err(|e| self.outgoing.failed(&e))?;
+            let flags = held.open().and_then(|open| flags::of(&open));
+            let attributes = flags.and_then(|flags| attributes::of(&held, &directory.about, flags));
+            let attributes = attributes.map_err(|e| self.outgoing.failed(&e))?;
             self.outgoing.record(&Record::Leave { attributes })?;
         }
         self.outgoing.path.pop();
@@ -165,14 +167,15 @@ impl<'a> Sender<'a> {
     }
 
     fn inode(&mut self, name: Name, held: &Held, about: &Metadata, left: Left) -> Outcome {
-        let attributes = attributes::of(held, about).map_err(|e| self.outgoing.failed(&e))?;
+        let with = |flags| attributes::of(held, about, flags).map_err(|e| self.outgoing.failed(&e));
         match about.mode() & libc::S_IFMT {
             libc::S_IFREG => {
+                let file = held.open_unnoticed().map_err(|e| self.outgoing.failed(&e))?;
+                let attributes = with(flags::of(&file).map_err(|e| self.outgoing.failed(&e))?)?;
                 let start = match left {
                     Left::Rest(part) if part.size == about.len() && part.modified == attributes.modified => part.bytes,
                     _ => 0,
                 };
-                let file = held.open_unnoticed().map_err(|e| self.outgoing.failed(&e))?;
                 self.outgoing.record(&Record::File { name, attributes, size: about.len(), start })?;
                 let older = self.older.as_ref().map(|older| older.file(&self.outgoing.path, about)).transpose();
                 let older = older.map_err(|e| self.outgoing.failed(&e))?.flatten();
@@ -180,10 +183,14 @@ impl<'a> Sender<'a> {
                 self.outgoing.record(&Record::FileEnd)
             }
             libc::S_IFLNK => {
+                let attributes = with(Flags::default())?;
                 let target = held.link_target().map_err(|e| self.outgoing.failed(&e))?;
                 self.outgoing.record(&Record::Symlink { name, attributes, target })
             }
-            _ => self.outgoing.record(&Record::Special { name, attributes, device: about.rdev() }),
+            _ => {
+                let attributes = with(Flags::default())?;
+                self.outgoing.record(&Record::Special { name, attributes, device: about.rdev() })
+            }
         }
     }
 }

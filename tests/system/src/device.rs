@@ -1,12 +1,13 @@
 //! A host disk of its own for a volume: a loop device with ext4, whose block layer counts what reaches it.
 
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use oncefs_toolbox::waiting::PATIENCE;
+use oncefs_toolbox::waiting::{PATIENCE, eventually};
 use tempfile::TempDir;
 
 use crate::{run, sys};
@@ -56,6 +57,23 @@ impl HostDisk {
         let line = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
         let sectors: u64 = line.split_whitespace().nth(6).unwrap().parse().unwrap();
         sectors * 512
+    }
+
+    /// From now on nothing reaches the device, and what was not flushed is lost: the file system is shut down without a
+    /// flush of its journal (`EXT4_IOC_SHUTDOWN`).
+    pub fn lose_power(&self) {
+        const SHUTDOWN: libc::c_ulong = 0x8004_587d;
+        const NO_LOG_FLUSH: u32 = 2;
+        let (root, mut flags) = (File::open(self.path()).unwrap(), NO_LOG_FLUSH);
+        // SAFETY: the descriptor is open, and the argument is a number that outlives the call.
+        let done = unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN, &raw mut flags) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Mounts it anew after [`HostDisk::lose_power`], once nothing uses it any more.
+    pub fn power_is_back(&self) {
+        eventually("nothing uses the disk", || Command::new("umount").arg(self.path()).status().unwrap().success());
+        run(Command::new("mount").args(["-t", "ext4"]).arg(&self.device).arg(self.path()));
     }
 
     /// Bytes of the host that its files occupy.

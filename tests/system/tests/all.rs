@@ -18,6 +18,7 @@ mod held;
 mod idmapped;
 mod kill9;
 mod limits;
+mod lost_power;
 mod lost_requests;
 mod metrics;
 mod model;

@@ -35,15 +35,22 @@ pub struct Succession {
 impl Succession {
     /// Pbns that may hold the first block of a new file: at most [`EXTENDED_MAX`], the most likely first.
     pub fn begin(&mut self) -> Vec<Pbn> {
+        let mut places = Vec::new();
+        self.begin_into(&mut places);
+        places
+    }
+
+    /// As [`Succession::begin`], in place of what is in `places`.
+    pub fn begin_into(&mut self, places: &mut Vec<Pbn>) {
+        places.clear();
         let behind = self.ends.first().filter(|_| self.stored_behind > Blocks(0));
-        let behind = behind.map(|end| end.next.plus(self.stored_behind.0));
-        let mut places: Vec<Pbn> = behind.into_iter().chain(self.ends.iter().map(|end| end.next)).collect();
+        places.extend(behind.map(|end| end.next.plus(self.stored_behind.0)));
+        places.extend(self.ends.iter().map(|end| end.next));
         places.truncate(EXTENDED_MAX);
         for end in &mut self.ends {
             end.offers_left -= 1;
         }
         self.ends.retain(|end| end.offers_left > 0);
-        places
     }
 
     /// Learns that a request of `blocks` blocks of a file was written. If its last block is shared, `shared_end` holds

@@ -69,11 +69,22 @@ impl Contents {
         if !Sample::one_of(self.sample).has(tag) {
             return None;
         }
-        if let Entry::Occupied(mut entry) = self.known.entry(tag.0) {
-            let content = entry.get_mut();
-            let met = *content;
-            content.before = content.before.saturating_add(1);
-            return Some(met);
+        // Most contents are new, and their place in the table is in no cache: it is looked for once.
+        let is_full = self.is_full();
+        match self.known.entry(tag.0) {
+            Entry::Occupied(mut entry) => {
+                let content = entry.get_mut();
+                let met = *content;
+                content.before = content.before.saturating_add(1);
+                return Some(met);
+            }
+            Entry::Vacant(entry) if !is_full => {
+                let content = Content { number: self.next, before: 0 };
+                self.next += 1;
+                entry.insert(Content { before: 1, ..content });
+                return Some(content);
+            }
+            Entry::Vacant(_) => {}
         }
         while self.is_full() {
             self.halve();

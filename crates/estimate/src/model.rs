@@ -129,8 +129,8 @@ struct FoundBy {
 impl FoundBy {
     /// Counts the runs of a batch that are found: those with a content that the hints name, and the first run of a file
     /// if an earlier write put it after the previous file's end. `written_at`: the last write of each block, if there
-    /// was one.
-    fn count(&mut self, file: u64, written_at: &[Option<Pbn>], runs: &[NamedRun], remainder: usize) {
+    /// was one; not known if there are no runs.
+    fn count(&mut self, file: u64, blocks: Blocks, written_at: &[Option<Pbn>], runs: &[NamedRun], remainder: usize) {
         let mut shared_end = None;
         for NamedRun { first, blocks, named } in runs {
             let is_behind = || *first == 0 && written_at[0].is_some_and(|at| self.places.contains(&at));
@@ -140,7 +140,7 @@ impl FoundBy {
             }
         }
         self.places.clear();
-        self.succession.end(file, Blocks(written_at.len() as u64), shared_end);
+        self.succession.end(file, blocks, shared_end);
     }
 }
 
@@ -204,7 +204,7 @@ impl Model {
         self.next_of_file = self.next;
         self.files += 1;
         if self.rule.hint_sample > 1 {
-            self.found.iter_mut().for_each(|by| by.places = by.succession.begin());
+            self.found.iter_mut().for_each(|by| by.succession.begin_into(&mut by.places));
         }
     }
 
@@ -313,9 +313,11 @@ impl Model {
                 NamedRun { first, blocks, named: tags.iter().fold(0, |named, tag| named | 1 << (tag.0 % sample)) }
             })
             .collect();
-        let written_at: Vec<Option<Pbn>> = batch.contents.iter().map(|content| self.written_at(content)).collect();
+        let looked_at = if runs.is_empty() { &[] } else { &batch.contents[..] };
+        let written_at: Vec<Option<Pbn>> = looked_at.iter().map(|content| self.written_at(content)).collect();
+        let blocks = Blocks(batch.contents.len() as u64);
         for (remainder, by) in self.found.iter_mut().enumerate() {
-            by.count(self.files, &written_at, &runs, remainder);
+            by.count(self.files, blocks, &written_at, &runs, remainder);
         }
         for content in &batch.contents {
             match self.written_at.get_mut(content.number as usize) {

@@ -201,7 +201,15 @@ fn what_cannot_be_done_with_a_disk_is_refused_with_the_way_out() {
     refused("attach", &["home"], 1, &format!("attached already, as {}", attached.device.display()));
     refused("detach", &["home"], 1, "unmount it first");
     refused("remove", &["home"], 1, "oncefs disk detach");
+    let umount = || {
+        let mut command = Command::new(oncefs());
+        command.arg("umount").arg(mount.dir());
+        fails(command).1
+    };
+    let place = attached.place.path().display();
+    assert!(umount().contains(&format!("its disk home is mounted on {place}: unmount that first")), "{}", umount());
     attached.umount();
+    assert!(umount().contains(&format!("oncefs disk detach {} home", mount.dir().display())), "{}", umount());
     run(&mut disk(&mount, "detach", &["home"]));
 
     let device = PathBuf::from(run(&mut disk(&mount, "attach", &["home", "--read-only"])).trim());

@@ -314,14 +314,31 @@ fn cut_off(mount: &Mount, expected: Option<ExpectedExit>) -> Failure {
     Failure::new(exit::MOUNT_FAILED, text)
 }
 
+/// A message about a disk that keeps the mount in use. No program has it open, so fuser(1) would list none.
+fn disk_in_use(mount: &Mount) -> Option<String> {
+    let (device, name) = disks::devices_of(&mount.dir).into_iter().next()?;
+    let (dir, name) = (shown(&mount.dir), shown(&name));
+    Some(match disks::mounted_at(&device).ok().flatten().map(|place| shown(&place)) {
+        Some(place) => {
+            format!("{dir} is in use: its disk {name} is mounted on {place}: unmount that first (umount {place})")
+        }
+        None => format!(
+            "{dir} is in use: its disk {name} is attached as {}: detach it first (oncefs disk detach {dir} {name})",
+            shown(&device)
+        ),
+    })
+}
+
 fn refused(mount: &Mount, error: &io::Error) -> Failure {
     let dir = shown(&mount.dir);
     let (code, text) = match error.raw_os_error() {
         Some(libc::EBUSY) => (
             exit::MOUNT_FAILED,
-            format!(
-                "{dir} is in use: stop the programs that use it (fuser -vm {dir} lists them), or unmount lazily (oncefs umount -l {dir})"
-            ),
+            disk_in_use(mount).unwrap_or_else(|| {
+                format!(
+                    "{dir} is in use: stop the programs that use it (fuser -vm {dir} lists them), or unmount lazily (oncefs umount -l {dir})"
+                )
+            }),
         ),
         Some(libc::EPERM) => (exit::MOUNT_USAGE, format!("unmounting {dir} needs root: use sudo")),
         _ => (exit::MOUNT_FAILED, format!("cannot unmount {dir}: {error}")),

@@ -113,10 +113,24 @@ impl Front for LoopDevices {
     }
 }
 
+/// Where disks are, below a mount.
+const FOLDER: &str = ".oncefs/disks";
+
 /// Whether a device is a loop device over a disk of a volume.
 pub fn shows(device: &Path) -> bool {
     let path = device.starts_with("/dev").then(|| backing_file(device)).flatten();
-    path.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with(".oncefs/disks")))
+    path.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with(FOLDER)))
+}
+
+/// The devices over disks of the mount at `dir`, each with the disk's name.
+pub fn devices_of(dir: &Path) -> Vec<(PathBuf, OsString)> {
+    let folder = dir.join(FOLDER);
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let found = devices.map(|device| Path::new("/dev").join(device.file_name())).filter_map(|device| {
+        let name = backing_file(&device)?.strip_prefix(&folder).ok()?.as_os_str().to_owned();
+        Some((device, name))
+    });
+    found.collect()
 }
 
 /// The file behind a loop device.

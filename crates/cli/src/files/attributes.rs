@@ -79,10 +79,14 @@ fn value(held: &Held, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
 /// Sets all attributes but flags that forbid changes: owner, then mode and capabilities, which a change of the owner
 /// clears; times last.
 pub fn set(held: &Held, attributes: &Attributes) -> io::Result<()> {
-    let path = held.c_path();
-    // SAFETY: the path ends with a zero.
-    check(unsafe { libc::chown(path.as_ptr(), attributes.user, attributes.group) })?;
-    if attributes.mode & libc::S_IFMT != libc::S_IFLNK {
+    let (path, about) = (held.c_path(), held.about()?);
+    let changes_owner = (about.uid(), about.gid()) != (attributes.user, attributes.group);
+    if changes_owner {
+        // SAFETY: the path ends with a zero.
+        check(unsafe { libc::chown(path.as_ptr(), attributes.user, attributes.group) })?;
+    }
+    let changes_mode = changes_owner || (about.mode() ^ attributes.mode) & 0o7777 != 0;
+    if changes_mode && attributes.mode & libc::S_IFMT != libc::S_IFLNK {
         // SAFETY: the path ends with a zero.
         check(unsafe { libc::chmod(path.as_ptr(), attributes.mode & 0o7777) })?;
     }

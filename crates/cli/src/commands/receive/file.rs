@@ -22,24 +22,33 @@ pub struct OpenFile {
     size: u64,
     /// Everything before this byte has arrived.
     arrived: u64,
+    /// The size that the file has so far.
+    length: u64,
 }
 
 impl OpenFile {
     /// Begins a file, or goes on after its first `start` bytes.
     pub fn begin(file: File, attributes: Attributes, size: u64, start: u64) -> io::Result<Self> {
-        if file.metadata()?.len() < start {
-            return Err(io::Error::other("the first part of it is not here"));
+        if start > 0 {
+            if file.metadata()?.len() < start {
+                return Err(io::Error::other("the first part of it is not here"));
+            }
+            // What arrived behind the first part comes again.
+            file.set_len(start)?;
         }
-        // What arrived behind the first part comes again.
-        file.set_len(start)?;
-        file.set_len(size)?;
-        Ok(Self { file, attributes, size, arrived: start })
+        Ok(Self { file, attributes, size, arrived: start, length: start })
+    }
+
+    /// Everything before this byte has arrived, and the file reaches to it.
+    fn has_arrived(&mut self, end: u64) {
+        self.arrived = end;
+        self.length = self.length.max(end);
     }
 
     /// Writes contents.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, at)?;
-        self.arrived = at + bytes.len() as u64;
+        self.has_arrived(at + bytes.len() as u64);
         Ok(())
     }
 
@@ -61,7 +70,7 @@ impl OpenFile {
                 copied => left = left.saturating_sub(copied as u64),
             }
         }
-        self.arrived = at + length;
+        self.has_arrived(at + length);
         Ok(())
     }
 
@@ -72,11 +81,21 @@ impl OpenFile {
         // SAFETY: an open descriptor and plain numbers.
         check(unsafe { libc::fallocate(self.file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, from, room) })?;
         self.arrived = at + length;
+        // A file that is continued reaches to where it begins again.
+        self.extend_to(self.arrived.min(self.size))
+    }
+
+    fn extend_to(&mut self, length: u64) -> io::Result<()> {
+        if length > self.length {
+            self.file.set_len(length)?;
+            self.length = length;
+        }
         Ok(())
     }
 
-    /// Sets the attributes. Returns the flags, of which those that forbid changes are not set.
-    pub fn end(self) -> io::Result<Flags> {
+    /// Sets size and attributes. Returns the flags, of which those that forbid changes are not set.
+    pub fn end(mut self) -> io::Result<Flags> {
+        self.extend_to(self.size)?;
         attributes::set(&Held::from(self.file), &self.attributes)?;
         Ok(self.attributes.flags)
     }

@@ -2,7 +2,6 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -203,15 +202,9 @@ fn default_log(data_bytes: Option<u64>) -> u64 {
 /// The free space of the file system that will hold `volume`.
 fn free_space_at(volume: &Path) -> Outcome<u64> {
     let place = existing_ancestor(volume).or_fail_doing(exit::FAILED, shown(volume))?;
-    let c_place = std::ffi::CString::new(place.as_os_str().as_bytes()).or_fail(exit::FAILED)?;
-    // SAFETY: statvfs is plain data; the call fills it.
-    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is NUL-terminated, `found` is writable, both outlive the call.
-    if unsafe { libc::statvfs(c_place.as_ptr(), &mut found) } != 0 {
-        return Err(io::Error::last_os_error())
-            .or_fail_doing(exit::FAILED, format!("cannot read the free space at {}", shown(&place)));
-    }
-    Ok(found.f_bavail * found.f_frsize)
+    let space = HostSpace::at(&place);
+    let space = space.or_fail_doing(exit::FAILED, format!("cannot read the free space at {}", shown(&place)))?;
+    Ok(space.available)
 }
 
 fn existing_ancestor(path: &Path) -> io::Result<PathBuf> {

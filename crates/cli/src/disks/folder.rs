@@ -1,18 +1,18 @@
 //! The folder of a mount's disks.
 
-use std::ffi::CString;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 
 use super::name::{DiskName, DiskOrSnapshot};
 use crate::files::reserved::{self, open_at};
 
 /// In the directory of oncefs itself.
 const FOLDER: &str = "disks";
-const DISK_MODE: libc::c_uint = 0o600;
+const DISK_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// The folder, open.
 pub struct Folder {
@@ -68,11 +68,9 @@ impl Folder {
     /// # Errors
     /// AlreadyExists; NotFound is not among them.
     pub fn make(&self, name: &DiskName) -> io::Result<Disk> {
-        let text = c_string(name.as_str());
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: an open directory and a NUL-terminated name that outlives the call.
-        let opened = unsafe { libc::openat(self.held.as_raw_fd(), text.as_ptr(), flags, DISK_MODE) };
-        Ok(self.disk(name, owned(opened)?))
+        let creates = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let opened = openat(&self.held, name.as_str(), creates | OFlags::NOFOLLOW | OFlags::CLOEXEC, DISK_MODE)?;
+        Ok(self.disk(name, opened.into()))
     }
 
     /// Opens a disk.
@@ -80,7 +78,7 @@ impl Folder {
     /// # Errors
     /// NotFound: there is none of this name.
     pub fn find(&self, name: &DiskName) -> io::Result<Disk> {
-        let file = open_at(&self.held, &c_string(name.as_str()), libc::O_RDWR)?;
+        let file = open_at(&self.held, name.as_str(), OFlags::RDWR)?;
         match file.metadata()?.is_file() {
             true => Ok(self.disk(name, file)),
             false => Err(io::ErrorKind::NotFound.into()),
@@ -113,13 +111,9 @@ impl Folder {
     /// # Errors
     /// AlreadyExists, unless it replaces.
     pub fn finish(&self, file: &str, name: &DiskName, replaces: bool) -> io::Result<()> {
-        let (from, to, folder) = (c_string(file), c_string(name.as_str()), self.held.as_raw_fd());
-        let flags = if replaces { 0 } else { libc::RENAME_NOREPLACE };
-        // SAFETY: an open directory and NUL-terminated names that outlive the call.
-        match unsafe { libc::renameat2(folder, from.as_ptr(), folder, to.as_ptr(), flags) } {
-            0 => self.held.sync_all(),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let flags = if replaces { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
+        renameat_with(&self.held, file, &self.held, name.as_str(), flags)?;
+        self.held.sync_all()
     }
 
     /// Removes the files that interrupted attempts to make a disk left.
@@ -145,29 +139,13 @@ impl Folder {
     }
 
     fn remove_file(&self, name: &str) -> io::Result<()> {
-        let text = c_string(name);
-        // SAFETY: an open directory and a NUL-terminated name that outlives the call.
-        match unsafe { libc::unlinkat(self.held.as_raw_fd(), text.as_ptr(), 0) } {
-            0 => self.held.sync_all(),
-            _ => Err(io::Error::last_os_error()),
-        }
+        unlinkat(&self.held, name, AtFlags::empty())?;
+        self.held.sync_all()
     }
 
     fn disk(&self, name: &DiskName, file: File) -> Disk {
         Disk { file, path: self.path.join(name.as_str()) }
     }
-}
-
-fn owned(opened: libc::c_int) -> io::Result<File> {
-    match opened {
-        // SAFETY: a new descriptor without another owner.
-        0.. => Ok(unsafe { File::from_raw_fd(opened) }),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn c_string(name: &str) -> CString {
-    CString::new(name).expect("the names of folders and disks have no NUL")
 }
 
 #[cfg(test)]

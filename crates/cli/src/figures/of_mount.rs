@@ -1,8 +1,6 @@
 //! The figures of a mounted volume at one moment: its daemon's answers and the host's free space.
 
-use std::ffi::CString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::{BLOCK_BYTES, DedupStatus, Report, ScrubStatus};
@@ -13,7 +11,6 @@ use crate::control::target::Daemon;
 use crate::failure::{OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::names::shown;
-use crate::process::setup::check;
 use crate::size::Size;
 
 /// The reason why a volume became read-only, among the settings of a report.
@@ -65,11 +62,7 @@ impl HostSpace {
 
     /// The space of the file system that a directory lies on.
     pub fn at(dir: &Path) -> io::Result<Self> {
-        let dir = CString::new(dir.as_os_str().as_bytes())?;
-        // SAFETY: statvfs is plain data; the call fills it.
-        let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-        // SAFETY: the path ends with a zero, and both outlive the call.
-        check(unsafe { libc::statvfs(dir.as_ptr(), &mut found) })?;
+        let found = rustix::fs::statvfs(dir)?;
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Self { size: bytes(found.f_blocks), available: bytes(found.f_bavail) })
     }

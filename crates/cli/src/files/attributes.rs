@@ -1,16 +1,16 @@
 //! The attributes of an inode: read for a stream, and set from one. Its type does not matter: symbolic links have owners
 //! and times too.
 
-use std::ffi::CString;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use oncefs_stream::{Attributes, Flags, Moment};
+use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::io::Errno;
 
 use super::flags;
 use super::held::Held;
-use crate::process::setup::check;
 
 /// On the top of a received tree: which tree it is a copy of. Belongs to the copy, and is not sent on.
 pub const RECEIVED: &std::ffi::CStr = c"trusted.oncefs.received";
@@ -53,42 +53,33 @@ fn extended(held: &Held) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
 
 /// The names of all extended attributes.
 fn names(held: &Held) -> io::Result<Vec<Vec<u8>>> {
-    let (path, mut list) = (held.c_path(), vec![0_u8; ROOM_BYTES]);
-    // SAFETY: the path ends with a zero, and the length is that of `list`.
-    let length = unsafe { libc::listxattr(path.as_ptr(), list.as_mut_ptr().cast(), list.len()) };
-    if length < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    list.truncate(length as usize);
-    Ok(list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
+    let mut list = vec![0_u8; ROOM_BYTES];
+    let length = fs::listxattr(held.path(), list.as_mut_slice())?;
+    Ok(list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
 }
 
 /// The value of an extended attribute. None: it has gone since.
 fn value(held: &Held, name: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    let (path, name, mut value) = (held.c_path(), CString::new(name)?, vec![0_u8; ROOM_BYTES]);
-    // SAFETY: both strings end with a zero, and the length is that of `value`.
-    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
-    if length < 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::ENODATA) { Ok(None) } else { Err(error) };
+    let mut value = vec![0_u8; ROOM_BYTES];
+    match fs::getxattr(held.path(), name, value.as_mut_slice()) {
+        Ok(length) => value.truncate(length),
+        Err(Errno::NODATA) => return Ok(None),
+        Err(error) => return Err(error.into()),
     }
-    value.truncate(length as usize);
     Ok(Some(value))
 }
 
 /// Sets all attributes but flags that forbid changes: owner, then mode and capabilities, which a change of the owner
 /// clears; times last.
 pub fn set(held: &Held, attributes: &Attributes) -> io::Result<()> {
-    let (path, about) = (held.c_path(), held.about()?);
+    let (path, about) = (held.path(), held.about()?);
     let changes_owner = (about.uid(), about.gid()) != (attributes.user, attributes.group);
     if changes_owner {
-        // SAFETY: the path ends with a zero.
-        check(unsafe { libc::chown(path.as_ptr(), attributes.user, attributes.group) })?;
+        fs::chown(&path, Some(Uid::from_raw(attributes.user)), Some(Gid::from_raw(attributes.group)))?;
     }
     let changes_mode = changes_owner || (about.mode() ^ attributes.mode) & 0o7777 != 0;
-    if changes_mode && attributes.mode & libc::S_IFMT != libc::S_IFLNK {
-        // SAFETY: the path ends with a zero.
-        check(unsafe { libc::chmod(path.as_ptr(), attributes.mode & 0o7777) })?;
+    if changes_mode && FileType::from_raw_mode(attributes.mode) != FileType::Symlink {
+        fs::chmod(&path, Mode::from_raw_mode(attributes.mode & 0o7777))?;
     }
     set_extended(held, &attributes.extended)?;
     if !attributes.flags.permitting().is_empty() {
@@ -98,28 +89,22 @@ pub fn set(held: &Held, attributes: &Attributes) -> io::Result<()> {
 }
 
 fn set_extended(held: &Held, extended: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> {
-    let path = held.c_path();
+    let path = held.path();
     for name in names(held)? {
         if !extended.iter().any(|(wanted, _)| *wanted == name) {
-            let name = CString::new(name)?;
-            // SAFETY: both strings end with a zero.
-            check(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) })?;
+            fs::removexattr(&path, name)?;
         }
     }
     for (name, value) in extended {
         let shown = || name.escape_ascii();
-        let text = CString::new(name.as_slice())?;
-        // SAFETY: both strings end with a zero, and the length is that of `value`.
-        check(unsafe { libc::setxattr(path.as_ptr(), text.as_ptr(), value.as_ptr().cast(), value.len(), 0) })
+        fs::setxattr(&path, name.as_slice(), value, XattrFlags::empty())
             .map_err(|e| io::Error::new(e.kind(), format!("cannot set the attribute {}: {e}", shown())))?;
     }
     Ok(())
 }
 
 fn set_times(held: &Held, attributes: &Attributes) -> io::Result<()> {
-    let path = held.c_path();
-    let times = [attributes.accessed, attributes.modified]
-        .map(|moment| libc::timespec { tv_sec: moment.seconds, tv_nsec: moment.nanoseconds.into() });
-    // SAFETY: the path ends with a zero, and the kernel reads two times.
-    check(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), 0) })
+    let time = |moment: Moment| Timespec { tv_sec: moment.seconds, tv_nsec: moment.nanoseconds.into() };
+    let times = Timestamps { last_access: time(attributes.accessed), last_modification: time(attributes.modified) };
+    Ok(fs::utimensat(fs::CWD, held.path(), &times, AtFlags::empty())?)
 }

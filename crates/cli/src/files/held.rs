@@ -2,23 +2,22 @@
 //! has no side effect, even for pipes and devices. Below a directory no symbolic link is followed and no other mount
 //! entered. What a directory calls a regular file may be looked at or opened at once, which saves system calls.
 
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::{DirEntry, File, Metadata};
 use std::io;
-use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::process::setup::check;
+use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat, XattrFlags};
+use rustix::path::Arg;
 
 /// Names in one system call: as many of the longest as fit into a path of 4096 bytes.
 const NAMES_AT_ONCE: usize = 15;
 
-const HOLD: libc::c_int = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+const HOLD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// A link on the way is ELOOP. A path that leaves the directory or its mount is EXDEV.
-const BENEATH: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_XDEV;
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
 /// An entry of a directory.
 pub struct Entry {
@@ -66,8 +65,8 @@ impl From<&Metadata> for Status {
     }
 }
 
-impl From<&libc::stat> for Status {
-    fn from(about: &libc::stat) -> Self {
+impl From<Stat> for Status {
+    fn from(about: Stat) -> Self {
         Self {
             inode: (about.st_dev, about.st_ino),
             names: about.st_nlink,
@@ -90,12 +89,16 @@ impl From<File> for Held {
     }
 }
 
+impl From<OwnedFd> for Held {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self { file: descriptor.into() }
+    }
+}
+
 impl Held {
     /// Holds the file at a path. Follows links on the way, but not one at the end.
     pub fn at(path: &Path) -> io::Result<Self> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: the string outlives the call.
-        Self::of(unsafe { libc::open(path.as_ptr(), HOLD) })
+        Ok(fs::open(path, HOLD, Mode::empty())?.into())
     }
 
     /// Holds a file below this directory.
@@ -120,21 +123,11 @@ impl Held {
     }
 
     fn step_at_once(&self, names: &[&OsStr], is_directory: bool) -> io::Result<Self> {
-        let path = CString::new(names.join(OsStr::new("/")).as_bytes())?;
-        self.open_at(&path, HOLD | directory_flag(is_directory))
+        self.open_at(names.join(OsStr::new("/")), HOLD | directory_flag(is_directory))
     }
 
-    fn open_at(&self, path: &CStr, flags: libc::c_int) -> io::Result<Self> {
-        // SAFETY: zeros are a valid `open_how`.
-        let mut how: libc::open_how = unsafe { mem::zeroed() };
-        how.flags = flags as u64;
-        how.resolve = BENEATH;
-        let how = std::ptr::from_ref(&how);
-        // SAFETY: `path` and `how` outlive the call, and the length is that of `how`.
-        let fd = unsafe {
-            libc::syscall(libc::SYS_openat2, self.file.as_raw_fd(), path.as_ptr(), how, size_of::<libc::open_how>())
-        };
-        Self::of(fd as libc::c_int)
+    fn open_at(&self, path: impl Arg, flags: OFlags) -> io::Result<Self> {
+        Ok(fs::openat2(&self.file, path, flags, Mode::empty(), BENEATH)?.into())
     }
 
     /// As `step_at_once`, name by name. The device number reveals other mounts, except for bind mounts of the same file
@@ -144,20 +137,12 @@ impl Held {
         let mut at = Self { file: self.file.try_clone()? };
         for (n, name) in names.iter().enumerate() {
             let flags = HOLD | directory_flag(is_directory || n + 1 < names.len());
-            let name = CString::new(name.as_bytes())?;
-            // SAFETY: the string outlives the call.
-            at = Self::of(unsafe { libc::openat(at.file.as_raw_fd(), name.as_ptr(), flags) })?;
+            at = fs::openat(&at.file, *name, flags, Mode::empty())?.into();
             if at.about()?.dev() != device {
                 return Err(io::Error::from_raw_os_error(libc::EXDEV));
             }
         }
         Ok(at)
-    }
-
-    fn of(fd: libc::c_int) -> io::Result<Self> {
-        check(fd.min(0))?;
-        // SAFETY: the descriptor is new and has no other owner.
-        Ok(Self { file: unsafe { OwnedFd::from_raw_fd(fd) }.into() })
     }
 
     /// Its metadata.
@@ -179,21 +164,14 @@ impl Held {
 
     /// The status of an entry of this directory. Opens nothing and follows no link, but looks into other mounts.
     pub fn status_of(&self, name: &OsStr) -> io::Result<Status> {
-        let name = CString::new(name.as_bytes())?;
-        // SAFETY: zeros are a valid `stat`.
-        let mut about: libc::stat = unsafe { mem::zeroed() };
-        let flags = libc::AT_SYMLINK_NOFOLLOW;
-        // SAFETY: the string and `about` outlive the call.
-        check(unsafe { libc::fstatat(self.file.as_raw_fd(), name.as_ptr(), &raw mut about, flags) })?;
-        Ok(Status::from(&about))
+        Ok(fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW)?.into())
     }
 
     /// Opens an entry that the directory calls a regular file for reading, as `open_unnoticed`, in one system call. Fails
     /// more often than that: hold the entry then. By now it may be something else, but opening that does not wait.
     pub fn open_at_once(&self, name: &OsStr) -> io::Result<File> {
-        const READ: libc::c_int =
-            libc::O_RDONLY | libc::O_NOATIME | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        Ok(self.open_at(&CString::new(name.as_bytes())?, READ)?.file)
+        let unnoticed = OFlags::NOATIME | OFlags::NONBLOCK | OFlags::NOCTTY;
+        Ok(self.open_at(name, OFlags::RDONLY | unnoticed | OFlags::NOFOLLOW | OFlags::CLOEXEC)?.file)
     }
 
     /// Opens it for reading. Only for a regular file or a directory, according to `about`.
@@ -218,23 +196,16 @@ impl Held {
 
     /// An attribute, if it has the attribute and `value` has room for it.
     pub fn attribute(&self, name: &CStr, value: &mut [u8]) -> Option<usize> {
-        let path = self.c_path();
-        // SAFETY: both strings end with a zero, and the length is that of `value`.
-        let len = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
-        usize::try_from(len).ok()
+        fs::getxattr(self.path(), name, value).ok()
     }
 
     /// Sets an attribute, or removes it.
     pub fn set_attribute(&self, name: &CStr, value: Option<&str>) -> io::Result<()> {
-        let path = self.c_path();
-        check(match value {
-            // SAFETY: both strings end with a zero, and the length is that of `value`.
-            Some(value) => unsafe {
-                libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
-            },
-            // SAFETY: both strings end with a zero.
-            None => unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) },
-        })
+        match value {
+            Some(value) => fs::setxattr(self.path(), name, value.as_bytes(), XattrFlags::empty())?,
+            None => fs::removexattr(self.path(), name)?,
+        }
+        Ok(())
     }
 
     /// A path that leads to the held file, for calls that refuse O_PATH.
@@ -243,12 +214,8 @@ impl Held {
     }
 
     /// The descriptor, for calls beside an entry of this directory.
-    pub(super) fn descriptor(&self) -> libc::c_int {
-        self.file.as_raw_fd()
-    }
-
-    pub(super) fn c_path(&self) -> CString {
-        CString::new(self.path().into_os_string().as_bytes()).expect("digits and letters hold no zero")
+    pub(super) fn descriptor(&self) -> &File {
+        &self.file
     }
 }
 
@@ -260,8 +227,8 @@ impl Held {
     }
 }
 
-fn directory_flag(is_directory: bool) -> libc::c_int {
-    if is_directory { libc::O_DIRECTORY } else { 0 }
+fn directory_flag(is_directory: bool) -> OFlags {
+    if is_directory { OFlags::DIRECTORY } else { OFlags::empty() }
 }
 
 #[cfg(test)]
@@ -304,9 +271,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         std::fs::write(top.path().join("file"), "file").unwrap();
         symlink(top.path().join("file"), top.path().join("link")).unwrap();
-        let pipe = CString::new(top.path().join("pipe").as_os_str().as_bytes()).unwrap();
-        // SAFETY: the string outlives the call.
-        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        fs::mknodat(fs::CWD, top.path().join("pipe"), fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         let held = Held::at(top.path()).unwrap();
         let entries = held.entries().unwrap();
         let said: Vec<_> = entries.iter().map(|entry| (entry.name.to_str().unwrap(), entry.is_file)).collect();

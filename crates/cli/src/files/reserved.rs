@@ -4,17 +4,18 @@
 //! of this name first, or a link. So a command descends without following links, and refuses a directory that is not
 //! root's alone.
 
-use std::ffi::CString;
 use std::fs::{File, Metadata};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::Errno;
 
 /// Its name in the root of the mount.
 pub const NAME: &str = ".oncefs";
 /// Only root looks in.
-const MODE: libc::mode_t = 0o700;
+const MODE: Mode = Mode::RWXU;
 
 /// Opens the directory `folder` in it, below the mount's root `root`, which `dir` leads to. Returns it with its path.
 ///
@@ -24,17 +25,14 @@ const MODE: libc::mode_t = 0o700;
 pub fn descend(root: &File, dir: &Path, folder: &str, creates: bool) -> io::Result<(File, PathBuf)> {
     let (mut held, mut path) = (root.try_clone()?, dir.to_owned());
     for name in [NAME, folder] {
-        let text = CString::new(name)?;
         if creates {
-            // SAFETY: an open directory and a NUL-terminated name that outlives the call.
-            let made = unsafe { libc::mkdirat(held.as_raw_fd(), text.as_ptr(), MODE) };
-            let error = io::Error::last_os_error();
-            if made != 0 && error.kind() != io::ErrorKind::AlreadyExists {
-                return Err(error);
+            match fs::mkdirat(&held, name, MODE) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
             }
         }
         path.push(name);
-        held = open_at(&held, &text, libc::O_DIRECTORY)?;
+        held = open_at(&held, name, OFlags::DIRECTORY)?;
         refuse_others(&held.metadata()?)?;
     }
     Ok((held, path))
@@ -44,13 +42,8 @@ pub fn descend(root: &File, dir: &Path, folder: &str, creates: bool) -> io::Resu
 ///
 /// # Errors
 /// Those of openat(2).
-pub fn open_at(dir: &File, name: &CString, flags: libc::c_int) -> io::Result<File> {
-    // SAFETY: an open directory and a NUL-terminated name that outlives the call.
-    match unsafe { libc::openat(dir.as_raw_fd(), name.as_ptr(), flags | libc::O_NOFOLLOW | libc::O_CLOEXEC) } {
-        // SAFETY: a new descriptor without another owner.
-        opened @ 0.. => Ok(unsafe { File::from_raw_fd(opened) }),
-        _ => Err(io::Error::last_os_error()),
-    }
+pub fn open_at(dir: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    Ok(fs::openat(dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?.into())
 }
 
 /// Only root may own or change it.

@@ -1,8 +1,8 @@
 //! The mount table, `/proc/self/mountinfo`, and paths whose file system may be dead.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,6 @@ use std::time::Duration;
 use oncefs_fuse::MOUNT_TYPE;
 
 use crate::names::shown;
-use crate::process::setup::check;
 
 /// One line of mountinfo.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +106,8 @@ fn is_from_dying_mount(error: &io::Error) -> bool {
 
 /// Calls statfs(2), which the kernel never answers from its caches. It may answer stat(2) for a dead daemon.
 fn ask_daemon(dir: &Path) -> io::Result<()> {
-    let dir = CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: statfs is plain data; the call fills it.
-    let mut found: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends with a zero, and both outlive the call.
-    check(unsafe { libc::statfs(dir.as_ptr(), &mut found) })
+    rustix::fs::statfs(dir)?;
+    Ok(())
 }
 
 /// Asks until the answer is not that of a dying daemon.

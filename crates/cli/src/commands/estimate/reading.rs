@@ -1,12 +1,14 @@
 //! Reads files for an estimate: data without holes, once, and without evicting the cached data of other programs.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 
 use oncefs_engine::{BLOCK_BYTES, Hasher, is_zero};
 use oncefs_estimate::Estimator;
+use rustix::fs::{Advice, SeekFrom, fadvise, seek};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::found::Length;
 
@@ -83,22 +85,16 @@ impl Reader {
 
 /// The next range of data from a place on, in whole blocks; at the end, an empty one.
 fn next_data(file: &File, at: u64, bytes: u64) -> io::Result<(u64, u64)> {
-    let data = match seek(file, at, libc::SEEK_DATA) {
+    let data = match seek(file, SeekFrom::Data(at)) {
         Ok(data) => data.min(bytes) / BLOCK * BLOCK,
-        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok((bytes, bytes)),
+        Err(Errno::NXIO) => return Ok((bytes, bytes)),
         // The file system does not support holes.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok((at, bytes)),
-        Err(e) => return Err(e),
+        Err(Errno::INVAL) => return Ok((at, bytes)),
+        Err(e) => return Err(e.into()),
     };
     let data = data.max(at);
-    let hole = seek(file, data, libc::SEEK_HOLE).unwrap_or(bytes);
+    let hole = seek(file, SeekFrom::Hole(data)).unwrap_or(bytes);
     Ok((data, hole.next_multiple_of(BLOCK).max(data + BLOCK).min(bytes)))
-}
-
-fn seek(file: &File, at: u64, whence: libc::c_int) -> io::Result<u64> {
-    // SAFETY: lseek takes integers, and the descriptor is open.
-    let found = unsafe { libc::lseek(file.as_raw_fd(), at as libc::off_t, whence) };
-    u64::try_from(found).map_err(|_| io::Error::last_os_error())
 }
 
 /// Reads until the buffer is full or the file ends. Drops pages from the page cache that were not there before.
@@ -114,22 +110,17 @@ fn read_chunk(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         }
     }
     if let Some(before) = in_memory.filter(|before| *before < got) {
-        let (first, bytes) = (at + before as u64, (got - before) as libc::off_t);
-        // SAFETY: posix_fadvise takes integers, and the descriptor is open. It is advice: nothing depends on the answer.
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), first as libc::off_t, bytes, libc::POSIX_FADV_DONTNEED) };
+        // It is advice: nothing depends on the answer.
+        let _ = fadvise(file, at + before as u64, NonZeroU64::new((got - before) as u64), Advice::DontNeed);
     }
     Ok(got)
 }
 
 /// Reads the cached part. None: the file system does not support this.
 fn read_in_memory(file: &File, buffer: &mut [u8], at: u64) -> Option<usize> {
-    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: the one part lies in the buffer, which outlives the call.
-    let got = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, at as libc::off_t, libc::RWF_NOWAIT) };
-    match usize::try_from(got) {
-        Ok(got) => Some(got),
-        Err(_) if io::Error::last_os_error().raw_os_error() == Some(libc::EAGAIN) => Some(0),
-        Err(_) => None,
+    match preadv2(file, &mut [IoSliceMut::new(buffer)], at, ReadWriteFlags::NOWAIT) {
+        Err(Errno::AGAIN) => Some(0),
+        got => got.ok(),
     }
 }
 

@@ -3,15 +3,14 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
 use oncefs_stream::{Attributes, BLOCK_BYTES, Flags, Partial, Source};
+use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 
 use crate::files::attributes;
 use crate::files::held::Held;
-use crate::process::setup::check;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -57,15 +56,10 @@ impl OpenFile {
         if source.metadata()?.len().saturating_sub(source_at) < length {
             return Err(io::Error::other("the stream takes contents from behind the end of a file"));
         }
-        let (mut from, mut to) = (source_at as libc::loff_t, at as libc::loff_t);
-        let mut left = length;
+        let (mut from, mut to, mut left) = (source_at, at, length);
         while left > 0 {
-            let (source, target) = (source.as_raw_fd(), self.file.as_raw_fd());
             let count = left.min(1 << 30) as usize;
-            // SAFETY: open descriptors, and two offsets that outlive the call.
-            let copied = unsafe { libc::copy_file_range(source, &raw mut from, target, &raw mut to, count, 0) };
-            match copied {
-                ..0 => return Err(io::Error::last_os_error()),
+            match copy_file_range(source, Some(&mut from), &self.file, Some(&mut to), count)? {
                 0 => return Err(io::Error::other("the file that contents are taken from was cut meanwhile")),
                 copied => left = left.saturating_sub(copied as u64),
             }
@@ -76,10 +70,7 @@ impl OpenFile {
 
     /// Reserves room.
     pub fn reserve(&mut self, at: u64, length: u64) -> io::Result<()> {
-        let too_large = |_| io::Error::from(io::ErrorKind::FileTooLarge);
-        let (from, room) = (at.try_into().map_err(too_large)?, length.try_into().map_err(too_large)?);
-        // SAFETY: an open descriptor and plain numbers.
-        check(unsafe { libc::fallocate(self.file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, from, room) })?;
+        fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, length)?;
         self.arrived = at + length;
         // A file that is continued reaches to where it begins again.
         self.extend_to(self.arrived.min(self.size))

@@ -93,12 +93,16 @@ pub struct Parts {
     pub data: Arc<dyn Device>,
     /// The block table.
     pub table: Arc<dyn Device>,
+    /// The block table's pages of fragments, if the volume may have any.
+    pub fragments: Option<Arc<dyn Device>>,
     /// The sorted state.
     pub kv: Arc<dyn Kv>,
     /// The log.
     pub log: Log,
     /// Free space.
     pub allocator: Allocator,
+    /// Free numbers of fragments.
+    pub numbers: Allocator,
     /// Tags and fingerprints.
     pub hasher: Hasher,
     /// Space set aside on the host.
@@ -140,9 +144,9 @@ impl BaseParts {
             maps: Arc::new(MapLocks::new(parts.state.totals.next_map)),
             state: Arc::new(Mutex::new(LockRank::State, parts.state)),
             data: Arc::new(DataArea::new(parts.data, parts.buffers_max)),
-            stored: Arc::new(CheckpointStore::new(parts.table, parts.kv)),
+            stored: Arc::new(CheckpointStore::new(parts.table, parts.fragments, parts.kv)),
             journal: Arc::new(Journal::new(parts.volume_id, opened_at, parts.log, parts.journal_bounds)),
-            space: Arc::new(FreeSpace::new(parts.allocator, pins.clone(), parts.host, parts.ballast)),
+            space: Arc::new(FreeSpace::new(parts.allocator, parts.numbers, pins.clone(), parts.host, parts.ballast)),
             pins,
             staging: Arc::new(parts.staging),
             read_cache: Arc::new(ReadCache::new(parts.read_cache_bytes.0, parts.read_cache_bytes.1)),

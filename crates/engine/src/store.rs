@@ -11,6 +11,7 @@ use crate::background::committer::barrier;
 use crate::background::threads::Threads;
 use crate::format::superblock::Superblock;
 use crate::pace::load::DeviceLoad;
+use crate::settings::values::Compress;
 use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
@@ -140,11 +141,13 @@ impl Store {
     fn open_with(volume: &Path, superblock: Superblock, options: &OpenOptions, background: bool) -> Result<Arc<Store>> {
         let settings = settings_of(options, superblock.profile, superblock.copies)?;
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
-        let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, options)?;
+        let compresses = settings.compress != Compress::Off && background;
+        let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, compresses, options)?;
         let superblock = opened.superblock;
         let backend = Backend {
             data: opened.data,
             table: opened.table,
+            fragments: opened.fragments,
             log: opened.log,
             log_bytes: superblock.log_bytes,
             kv: opened.kv,

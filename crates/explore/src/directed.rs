@@ -15,6 +15,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("in-line", in_line()),
         ("open-runs", open_runs()),
         ("out-of-line", out_of_line()),
+        ("compress", compress()),
         ("grow", grow()),
         ("reuse", reuse()),
         ("stale-hints", stale_hints()),
@@ -113,6 +114,31 @@ fn out_of_line() -> Vec<Operation> {
         Exhaust(BackgroundStep::Punch),
         Background(BackgroundStep::SaveSkipped),
         Commit,
+    ]
+}
+
+/// Blocks are compressed beside others that do not shrink; shared ones, rewritten ones and deleted ones among them. Freed
+/// places and numbers are handed out again.
+fn compress() -> Vec<Operation> {
+    const COMPRESS: BackgroundStep = BackgroundStep::Compress { blocks_max: 8 };
+    vec![
+        Create("copy"),
+        Write("copy", 0, Content::shrinking(1, 12 * BLOCK)),
+        Write("A/foo", 0, Content::shrinking(7, 10 * BLOCK)),
+        Commit,
+        Background(COMPRESS),
+        Exhaust(COMPRESS),
+        Commit,
+        Write("copy", 3 * BLOCK as u64, Content::from(700, 2 * BLOCK)),
+        Background(BackgroundStep::Checkpoint),
+        Unlink("copy"),
+        Exhaust(BackgroundStep::Reclaim),
+        Commit,
+        Background(BackgroundStep::Release),
+        Write("A/foo", BLOCK as u64, Content::shrinking(400, 6 * BLOCK)),
+        Exhaust(COMPRESS),
+        Scrub,
+        Background(BackgroundStep::LeaveCleanly),
     ]
 }
 

@@ -24,6 +24,8 @@ pub enum Part {
     Data,
     /// The block table.
     Table,
+    /// The block table's pages of fragments.
+    Fragments,
     /// The log.
     Log,
     /// The disk level of the hint store.
@@ -34,13 +36,14 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 5] = [Part::Data, Part::Table, Part::Log, Part::Hints, Part::Skipped];
+    pub const ALL: [Part; 6] = [Part::Data, Part::Table, Part::Fragments, Part::Log, Part::Hints, Part::Skipped];
 
     /// For reports.
     pub fn name(self) -> &'static str {
         match self {
             Part::Data => "data",
             Part::Table => "table",
+            Part::Fragments => "fragments",
             Part::Log => "log",
             Part::Hints => "hints",
             Part::Skipped => "skipped",

@@ -7,6 +7,11 @@ use oncefs_toolbox::Random;
 /// A path below the root: `name` or `directory/name`.
 pub type Path = &'static str;
 
+/// From this number on, contents shrink to about a quarter when they are compressed. The others do not shrink.
+const SHRINKING_FROM: u64 = 1 << 60;
+/// Random bytes of a block that shrinks. The rest is zeros.
+const SHRINKING_BYTES: usize = BLOCK_BYTES / 4;
+
 /// Bytes to write: block `n` has the content number `first + n * step`, and number 0 is zeros. Equal numbers are equal
 /// blocks in all files.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +30,11 @@ impl Content {
         Self { first, step: 1, bytes }
     }
 
+    /// `bytes` bytes, which shrink when they are compressed.
+    pub const fn shrinking(first: u64, bytes: usize) -> Self {
+        Self { first: SHRINKING_FROM + first, step: 1, bytes }
+    }
+
     /// Zeros.
     pub const fn zeros(bytes: usize) -> Self {
         Self { first: 0, step: 0, bytes }
@@ -37,7 +47,10 @@ impl Content {
             let number = self.first + at * self.step;
             if number > 0 {
                 let mut random = Random::new(number);
-                block.chunks_mut(8).for_each(|word| word.copy_from_slice(&random.word().to_le_bytes()[..word.len()]));
+                let filled = if number < SHRINKING_FROM { block.len() } else { block.len().min(SHRINKING_BYTES) };
+                block[..filled]
+                    .chunks_mut(8)
+                    .for_each(|word| word.copy_from_slice(&random.word().to_le_bytes()[..word.len()]));
             }
         }
         bytes

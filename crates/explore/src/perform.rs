@@ -404,6 +404,7 @@ fn doing(operation: &Operation) -> Doing {
             BackgroundStep::MergeHints => Doing::MergeHints,
             BackgroundStep::SweepHints => Doing::SweepHints,
             BackgroundStep::Revisit { .. } => Doing::Revisit,
+            BackgroundStep::Compress { .. } => Doing::Compress,
             BackgroundStep::Rank => Doing::Rank,
             BackgroundStep::Repair | BackgroundStep::Scrub { .. } => Doing::Scrub,
             BackgroundStep::SaveSkipped => Doing::SaveSkipped,

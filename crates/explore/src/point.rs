@@ -32,6 +32,8 @@ pub enum Doing {
     FillHints,
     /// Deduplicates out of line.
     Revisit,
+    /// Compresses blocks.
+    Compress,
     /// Ranks files.
     Rank,
     /// Merges hints into the disk level.
@@ -64,6 +66,7 @@ impl Doing {
             Doing::Grow => "grow",
             Doing::FillHints => "fill hints",
             Doing::Revisit => "remap",
+            Doing::Compress => "compress",
             Doing::Rank => "rank",
             Doing::MergeHints => "merge hints",
             Doing::SweepHints => "sweep hints",

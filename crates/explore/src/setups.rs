@@ -136,8 +136,24 @@ pub const CROWDED_NAMES: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 9] =
-    [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, BUDGET, RANKS, NEARLY_FULL, CROWDED_NAMES];
+/// As one level, with a worker that compresses.
+pub const COMPRESSED: Setup = Setup {
+    name: "compressed",
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "lazy"),
+        ("hint_memory", "256K"),
+        ("compress", "later"),
+        ("compress_method", "lz4"),
+        ("ranks", "on"),
+    ],
+    has_short_work: false,
+    directed: &["compress"],
+    ..ONE_LEVEL
+};
+
+static ALL: [Setup; 10] =
+    [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, BUDGET, RANKS, NEARLY_FULL, CROWDED_NAMES, COMPRESSED];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

@@ -122,6 +122,7 @@ impl Tape {
         Backend {
             data: device(Part::Data),
             table: device(Part::Table),
+            fragments: Some(device(Part::Fragments)),
             log: device(Part::Log),
             log_bytes,
             kv: Arc::new(TapeKv(self.clone())),

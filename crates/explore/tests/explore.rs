@@ -17,7 +17,7 @@ use oncefs_toolbox::counts::{gate_or_drill, seed};
 const STATES: (u64, u64) = (20_000, 100_000);
 
 /// Crash points that the drill must keep when code or workloads change.
-const POINTS: [&str; 70] = [
+const POINTS: [&str; 74] = [
     "receive: change, begins",
     "place: change, data written",
     "map: change, published",
@@ -55,6 +55,10 @@ const POINTS: [&str; 70] = [
     "revisit: remap, hints written",
     "revisit: remap, hints punched",
     "revisit: remap, published",
+    "revisit: compress, begins",
+    "revisit: compress, fragments grown",
+    "revisit: compress, data written",
+    "revisit: compress, published",
     "revisit: rank, begins",
     "revisit: rank, data written",
     "revisit: rank, published",
@@ -130,6 +134,11 @@ fn a_copy_of_a_tree_is_there_whole_or_not_at_all_and_a_removed_snapshot_goes() {
         "one-level/interrupted:snapshot",
         "one-level/interrupted:remove-snapshot",
     ]);
+}
+
+#[test]
+fn compressed_files_keep_their_content_after_every_crash() {
+    survive(&["compressed/directed:compress"]);
 }
 
 #[test]

@@ -48,6 +48,7 @@ impl Parts {
         Backend {
             data: faulty(&self.data, "data"),
             table: faulty(&self.table, "table"),
+            fragments: None,
             log: faulty(&self.log, "log"),
             log_bytes: LOG_BYTES,
             kv: Arc::new(FaultyKv::new(self.kv.clone(), faults.clone())),

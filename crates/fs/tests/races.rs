@@ -37,6 +37,7 @@ fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
     let backend = Backend {
         data: device(DATA.bytes()),
         table: device(DATA.0.div_ceil(128) * 4096),
+        fragments: None,
         log: device(log_bytes),
         log_bytes,
         kv: Arc::new(MemoryKv::default()),

@@ -194,6 +194,7 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
     let backend = Backend {
         data: device(MEMORY_DATA.bytes()),
         table: device(MEMORY_DATA.0.div_ceil(128) * 4096),
+        fragments: None,
         log: device(MEMORY_LOG_BYTES),
         log_bytes: MEMORY_LOG_BYTES,
         kv: Arc::new(MemoryKv::default()),

@@ -27,6 +27,8 @@ pub struct Parts {
     pub data: Image,
     /// The block table.
     pub table: Image,
+    /// The block table's pages of fragments.
+    pub fragments: Image,
     /// The log.
     pub log: Image,
     /// The file of hints.
@@ -58,6 +60,7 @@ impl Clock for SetClock {
 pub struct Volume {
     data: Arc<Disk>,
     table: Arc<Disk>,
+    fragments: Arc<Disk>,
     log: Arc<Disk>,
     hints: Arc<Disk>,
     skipped: Arc<Disk>,
@@ -78,6 +81,7 @@ impl Volume {
         let volume = Self::of(&Parts {
             data: Image::new(DATA.bytes()),
             table,
+            fragments: Image::default(),
             log: Image::new(log_bytes),
             hints: Image::default(),
             skipped: Image::default(),
@@ -97,6 +101,7 @@ impl Volume {
         Self {
             data: disk(&parts.data),
             table: disk(&parts.table),
+            fragments: disk(&parts.fragments),
             log: disk(&parts.log),
             hints: disk(&parts.hints),
             skipped: disk(&parts.skipped),
@@ -120,6 +125,7 @@ impl Volume {
         Parts {
             data: image(&self.data),
             table: image(&self.table),
+            fragments: image(&self.fragments),
             log: image(&self.log),
             hints: image(&self.hints),
             skipped: image(&self.skipped),
@@ -131,6 +137,7 @@ impl Volume {
         Backend {
             data: self.data.clone(),
             table: self.table.clone(),
+            fragments: Some(self.fragments.clone()),
             log: self.log.clone(),
             log_bytes: self.log.len().expect("devices in memory do not fail"),
             kv: self.records.clone(),
@@ -151,6 +158,8 @@ impl Volume {
             ("skipped_memory", "64K"),
             ("inline", "all"),
             ("ranks", "on"),
+            ("compress", "later"),
+            ("compress_method", "lz4"),
             // The clock advances by a second with each call.
             ("rank_evaluation_seconds_min", "3"),
             ("rank_evaluation_reads_min", "4"),

@@ -4,6 +4,7 @@
 
 mod cgroup;
 mod commands;
+mod compress;
 mod costs;
 mod defrag;
 mod disks;

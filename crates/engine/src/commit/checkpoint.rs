@@ -171,7 +171,8 @@ impl Commits {
         }
         let mut all: Vec<u64> = pages.keys().copied().collect();
         all.sort_unstable();
-        let (free, mut numbers): (Vec<u64>, Vec<u64>) = all.into_iter().partition(|number| pages[number].is_free());
+        let (free, mut numbers): (Vec<u64>, Vec<u64>) =
+            all.into_iter().partition(|number| pages[number].is_free(*number));
         numbers.extend(free.into_iter().filter(|number| !self.punch_page(*number)));
         numbers.sort_unstable();
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {

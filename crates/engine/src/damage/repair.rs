@@ -15,6 +15,7 @@ use crate::commit::commit_group::GroupCommitter;
 use crate::damage::replicas::Replicas;
 use crate::device::buffer::PooledBuf;
 use crate::format::damage_records::BadRecord;
+use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::{BAD, Entry, REPLICA};
 use crate::hash::Hasher;
@@ -112,7 +113,7 @@ impl Repairs {
     /// pinned.
     pub fn look_at_suspect(&self, pbn: Pbn) -> Result<bool> {
         let Some(entry) = self.metadata.known_entry(pbn) else { return Ok(false) };
-        if entry.count == 0 || entry.is_bad() || self.staging.get(pbn).is_some() {
+        if entry.count == 0 || entry.is_bad() || entry.is_pack() || self.staging.get(pbn).is_some() {
             return Ok(false);
         }
         match self.look_closely(pbn, &entry) {
@@ -317,7 +318,11 @@ impl Repairs {
         Ok(())
     }
 
+    /// Never a fragment: other fragments lie in the same blocks.
     fn takes_new_bytes(&self, pbn: Pbn) -> bool {
+        if is_fragment(pbn) {
+            return false;
+        }
         let mut written = self.data.take_buffer(BLOCK_BYTES);
         let mut read = self.data.take_buffer(BLOCK_BYTES);
         [0xA5, 0x5A].into_iter().all(|pattern: u8| {

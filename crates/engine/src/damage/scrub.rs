@@ -21,6 +21,7 @@ use crate::damage::affected_files::{AffectedFiles, FIRST_LEAF};
 use crate::damage::repair::Repairs;
 use crate::damage::replicas::{Replicas, SoundBlock};
 use crate::format::damage_records::ScrubRecord;
+use crate::format::fragment::{FIRST_NUMBER, is_fragment, is_number};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
@@ -279,11 +280,29 @@ impl Scrubber {
         }
     }
 
-    /// The next run of at most `blocks_max` blocks that may have table entries, from a pbn on. None: the data area
-    /// ends. Parts of the table that were never written are skipped.
+    /// The next run of at most `blocks_max` blocks that may have table entries, from a pbn on: first the data area, then
+    /// fragments. None: no more follow. Parts of the table that were never written are skipped.
     fn next_window(&self, from: Pbn, blocks_max: u64) -> Result<Option<(Pbn, Pbn)>> {
-        let from = Pbn(from.0.max(1));
-        let data_end = self.state.lock().totals.data.0;
+        let data_end = Pbn(self.state.lock().totals.data.0);
+        let fragments_end = Pbn(self.stored.fragment_pages_end()? * PAGE_ENTRIES);
+        let of_blocks = match from < data_end {
+            true => self.next_window_before(data_end, from.max(Pbn(1)), blocks_max)?,
+            false => None,
+        };
+        match of_blocks {
+            None if fragments_end.0 > FIRST_NUMBER => {
+                self.next_window_before(fragments_end, from.max(Pbn(FIRST_NUMBER)), blocks_max)
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// The same up to `data_end`, among pages of one device.
+    fn next_window_before(&self, data_end: Pbn, from: Pbn, blocks_max: u64) -> Result<Option<(Pbn, Pbn)>> {
+        if from >= data_end {
+            return Ok(None);
+        }
+        let data_end = data_end.0;
         let page = page_of(from);
         let on_disk = self.stored.next_written_page(page)?;
         let in_memory = self.state.lock().table.unwritten_from(page);
@@ -329,8 +348,9 @@ impl Scrubber {
             let entry = |pbn: Pbn| Some((pbn, pages.entry(pbn)?));
             (first.0..end.0)
                 .map(Pbn)
+                .filter(|pbn| !is_fragment(*pbn) || is_number(*pbn))
                 .filter_map(entry)
-                .filter(|(_, entry)| entry.count > 0 && !entry.is_bad())
+                .filter(|(_, entry)| entry.count > 0 && !entry.is_bad() && !entry.is_pack())
                 .collect()
         });
         live.retain(|(pbn, _)| self.staging.get(*pbn).is_none());

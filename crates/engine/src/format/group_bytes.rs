@@ -10,6 +10,9 @@ const RECORDS_BYTES: u64 = 160 << 10;
 const WRITTEN_BLOCK_BYTES: u64 = 64;
 /// The most that a block of a changed range takes: it is mapped (13), and two blocks are counted (26).
 const CHANGED_BLOCK_BYTES: u64 = 40;
+/// The most that a fragment takes in addition to a written block: its place (8), and the blocks that it lies in are made
+/// a pack (16) and counted (26).
+const FRAGMENT_BYTES: u64 = 56;
 /// The most that any change takes in addition: the caller's records of one file, blocks that a range cuts, first
 /// differences.
 const BASE_BYTES: u64 = 4 << 10;
@@ -27,6 +30,12 @@ impl GroupBytes {
     /// A change that stores, shares or completes this many blocks.
     pub fn of_blocks(blocks: u64) -> Self {
         Self(BASE_BYTES + blocks * WRITTEN_BLOCK_BYTES)
+    }
+
+    /// A change that moves this many blocks to fragments: each is stored with its place (44 bytes), the blocks that it
+    /// lies in are counted (34), and the place is mapped as where a block is written.
+    pub fn of_fragments(blocks: u64) -> Self {
+        Self(BASE_BYTES + blocks * (WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES))
     }
 
     /// A change of all blocks of this many leaves.

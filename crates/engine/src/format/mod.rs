@@ -9,6 +9,7 @@ pub mod damage_records;
 pub mod device_record;
 pub mod extent_leaf;
 pub mod file_policy;
+pub mod fragment;
 pub mod group_bytes;
 pub mod hint_header;
 pub mod hint_page;
@@ -25,8 +26,10 @@ pub mod varint;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Newest format version of a whole volume: it has, or had, lazy clones.
-pub const VERSION: u32 = 2;
+/// Newest format version of a whole volume: it has, or had, compressed blocks.
+pub const VERSION: u32 = 3;
+/// Format version of a volume that has, or had, lazy clones, and never had compressed blocks.
+pub const VERSION_WITHOUT_FRAGMENTS: u32 = 2;
 /// Format version of a volume that never had lazy clones.
 pub const VERSION_WITHOUT_CLONES: u32 = 1;
 

@@ -4,6 +4,7 @@
 //! a random 4 KiB write about 25 (40 with an eager fingerprint).
 
 use super::extent_leaf::{LEAF_BLOCKS, Target};
+use super::fragment::FragmentPlace;
 use super::keys::LeafKey;
 use super::varint;
 use crate::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
@@ -20,6 +21,9 @@ const DROP_LEAF: u8 = 9;
 const FINGERPRINT: u8 = 10;
 const DATA: u8 = 11;
 const FLAGS: u8 = 12;
+const FRAGMENT: u8 = 13;
+const FRAGMENT_FINGERPRINTED: u8 = 14;
+const PACK: u8 = 15;
 
 /// One change, as in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +87,24 @@ pub enum Op<'a> {
         pbn: Pbn,
         /// Its new flags.
         flags: u8,
+    },
+    /// Stores a fragment of new content, with one reference.
+    Fragment {
+        /// Its number.
+        pbn: Pbn,
+        /// Where it lies.
+        place: FragmentPlace,
+        /// The tag of its content.
+        tag: Tag,
+        /// The fingerprint of its content, if computed.
+        fingerprint: Option<Fingerprint>,
+    },
+    /// Makes free blocks hold fragments.
+    Pack {
+        /// The first.
+        pbn: Pbn,
+        /// How many.
+        blocks: u64,
     },
     /// Carries the content of an allocated block in the log.
     Data {
@@ -152,6 +174,18 @@ impl OpWriter {
                 self.bytes.push(FLAGS);
                 self.pbn(pbn, 1);
                 self.bytes.push(flags);
+            }
+            Op::Fragment { pbn, place, tag, fingerprint } => {
+                self.bytes.push(if fingerprint.is_some() { FRAGMENT_FINGERPRINTED } else { FRAGMENT });
+                self.pbn(pbn, 1);
+                self.bytes.extend_from_slice(&place.encode().to_le_bytes());
+                self.bytes.extend_from_slice(&tag.0.to_le_bytes());
+                self.bytes.extend_from_slice(fingerprint.as_ref().map_or(&[], |f| &f.0));
+            }
+            Op::Pack { pbn, blocks } => {
+                self.bytes.push(PACK);
+                self.pbn(pbn, blocks);
+                varint::put(&mut self.bytes, blocks);
             }
             Op::Data { pbn, bytes } => {
                 assert_eq!(bytes.len(), BLOCK_BYTES, "data in the log is in whole blocks");
@@ -223,10 +257,23 @@ impl<'a> OpReader<'a> {
             STORE | STORE_FINGERPRINTED => {
                 let pbn = self.pbn()?;
                 self.advance_pbn(pbn, 1)?;
-                let tag = varint::take_bytes(&mut self.rest, 8)?;
-                let tag = Tag(u64::from_le_bytes(tag.try_into().expect("eight bytes")));
+                let tag = Tag(self.number()?);
                 let fingerprint = if kind == STORE { None } else { Some(self.fingerprint()?) };
                 Op::Store { pbn, tag, fingerprint }
+            }
+            FRAGMENT | FRAGMENT_FINGERPRINTED => {
+                let pbn = self.pbn()?;
+                self.advance_pbn(pbn, 1)?;
+                let place = FragmentPlace::decode(self.number()?)?;
+                let tag = Tag(self.number()?);
+                let fingerprint = if kind == FRAGMENT { None } else { Some(self.fingerprint()?) };
+                Op::Fragment { pbn, place, tag, fingerprint }
+            }
+            PACK => {
+                let pbn = self.pbn()?;
+                let blocks = varint::take(&mut self.rest)?;
+                self.advance_pbn(pbn, blocks)?;
+                Op::Pack { pbn, blocks }
             }
             COUNT => {
                 let pbn = self.pbn()?;
@@ -284,6 +331,11 @@ impl<'a> OpReader<'a> {
         varint::take_bytes(&mut self.rest, len)
     }
 
+    fn number(&mut self) -> Option<u64> {
+        let bytes = varint::take_bytes(&mut self.rest, 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+    }
+
     fn fingerprint(&mut self) -> Option<Fingerprint> {
         let bytes = varint::take_bytes(&mut self.rest, 16)?;
         Some(Fingerprint(bytes.try_into().expect("sixteen bytes")))
@@ -325,6 +377,10 @@ mod tests {
 
     use super::*;
 
+    fn place() -> FragmentPlace {
+        FragmentPlace { at: 4097, bytes: 3, coding: oncefs_compress::Coding::Lz4 }
+    }
+
     fn samples(block: &[u8]) -> Vec<Op<'_>> {
         vec![
             Op::Put { key: b"key", value: b"value" },
@@ -339,6 +395,14 @@ mod tests {
             Op::Data { pbn: Pbn(1001), bytes: block },
             Op::Delete { key: b"key" },
             Op::Flags { pbn: Pbn(1003), flags: 5 },
+            Op::Fragment { pbn: Pbn(1 << 38), place: place(), tag: Tag(9), fingerprint: None },
+            Op::Fragment {
+                pbn: Pbn((1 << 38) + 1),
+                place: place(),
+                tag: Tag(9),
+                fingerprint: Some(Fingerprint([5; 16])),
+            },
+            Op::Pack { pbn: Pbn(77), blocks: 3 },
         ]
     }
 
@@ -370,6 +434,10 @@ mod tests {
         ];
         assert_eq!(bytes, golden);
         assert_eq!(encoded(&[Op::Flags { pbn: Pbn(3), flags: 5 }]), [12, 6, 5]);
+        let fragment = Op::Fragment { pbn: Pbn(3), place: place(), tag: Tag(9), fingerprint: None };
+        let golden = [13, 6, 0x09, 0x40, 0, 4, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(encoded(&[fragment]), golden);
+        assert_eq!(encoded(&[Op::Pack { pbn: Pbn(3), blocks: 5 }]), [15, 6, 5]);
     }
 
     #[test]

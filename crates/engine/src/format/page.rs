@@ -3,7 +3,10 @@
 //! A sector has its checksum and the sequence of the last group applied to it. A crash while a page is written leaves
 //! sectors that are each old or new, and redo knows which.
 //! A sector of zeros was never written: it holds 16 free entries.
+//!
+//! A page of fragments has 12 entries of 40 bytes to a sector: such an entry, followed by the fragment's place.
 
+use super::fragment::{self, FragmentPlace, PAGE_FRAGMENTS, is_fragment};
 use super::{at, checksum};
 use crate::{Blocks, Fingerprint, Pbn, Tag};
 
@@ -22,8 +25,12 @@ pub const BAD: u8 = 1;
 pub const COPIED: u8 = 2;
 /// Flag: the block is a replica, and a record has its reference.
 pub const REPLICA: u8 = 4;
+/// Flag: the block holds fragments. Its count is how many have a byte in it.
+pub const PACK: u8 = 8;
+/// Flag: the content does not shrink when it is compressed.
+pub const INCOMPRESSIBLE: u8 = 16;
 /// The flags that this version sets. A page read from disk may have others.
-pub const FLAGS_KNOWN: u8 = BAD | COPIED | REPLICA;
+pub const FLAGS_KNOWN: u8 = BAD | COPIED | REPLICA | PACK | INCOMPRESSIBLE;
 
 const SECTOR_ENTRIES: usize = 16;
 const SECTORS: u64 = (PAGE_BYTES / SECTOR_BYTES) as u64;
@@ -35,7 +42,13 @@ const TAG_AT: usize = 0;
 const FINGERPRINT_AT: usize = 8;
 const COUNT_AT: usize = 24;
 const FLAGS_AT: usize = 28;
+const SECTOR_FRAGMENTS: usize = 12;
+const FRAGMENT_ENTRY_BYTES: usize = 40;
+const PLACE_AT: usize = 32;
 const SEED: u64 = 0x7461_626C;
+const _: () = assert!(ENTRIES_AT + SECTOR_FRAGMENTS * FRAGMENT_ENTRY_BYTES <= SECTOR_BYTES);
+const _: () = assert!(fragment::PAGE_NUMBERS == PAGE_ENTRIES);
+const _: () = assert!(SECTOR_FRAGMENTS as u64 * SECTORS == PAGE_FRAGMENTS && ENTRY_BYTES <= PLACE_AT);
 const _: () = assert!(ENTRIES_AT + SECTOR_ENTRIES * ENTRY_BYTES == SECTOR_BYTES);
 const _: () = assert!(PAGE_BYTES / SECTOR_BYTES * SECTOR_ENTRIES == PAGE_ENTRIES as usize);
 
@@ -48,7 +61,7 @@ pub struct Entry {
     pub fingerprint: Option<Fingerprint>,
     /// Refcount: references from maps and records. 0: the block is free, and the other fields mean nothing.
     pub count: u32,
-    /// `BAD`, `COPIED`, `REPLICA`.
+    /// `BAD`, `COPIED`, `REPLICA`, `PACK`.
     pub flags: u8,
 }
 
@@ -63,15 +76,32 @@ impl Entry {
         self.count > 0 && self.flags & COPIED != 0
     }
 
-    /// Whether a map may refer to the block for content with this tag: never a bad block or a replica.
+    /// Whether a map may refer to the block for content with this tag: never a bad block, a replica, or a block of
+    /// fragments.
     pub fn serves(&self, tag: Tag) -> bool {
-        self.count > 0 && self.tag == tag && self.flags & (BAD | REPLICA) == 0
+        self.count > 0 && self.tag == tag && self.flags & (BAD | REPLICA | PACK) == 0
+    }
+
+    /// Whether the block holds fragments, and no content of its own.
+    pub fn is_pack(&self) -> bool {
+        self.count > 0 && self.flags & PACK != 0
     }
 }
 
 /// The page with a pbn's entry.
 pub fn page_of(pbn: Pbn) -> u64 {
     pbn.0 / PAGE_ENTRIES
+}
+
+/// The pbns, or the numbers, whose entries page `number` has.
+pub fn pbns_of(number: u64) -> impl Iterator<Item = Pbn> {
+    let entries = if number < fragment::FIRST_PAGE { PAGE_ENTRIES } else { PAGE_FRAGMENTS };
+    (0..entries).map(move |n| Pbn(number * PAGE_ENTRIES + n))
+}
+
+/// Whether a pbn is that of a block, or a number that exists.
+fn has_entry(pbn: Pbn) -> bool {
+    !is_fragment(pbn) || pbn.0 % PAGE_ENTRIES < PAGE_FRAGMENTS
 }
 
 /// Bytes of the table for a data area of this many blocks.
@@ -145,14 +175,20 @@ impl Page {
 
     /// The sector of its page that has a pbn's entry.
     pub fn sector_of(pbn: Pbn) -> usize {
-        Self::place(pbn).0
+        let index = (pbn.0 % PAGE_ENTRIES) as usize;
+        match is_fragment(pbn) {
+            // Numbers that do not exist count to the last sector.
+            true => (index / SECTOR_FRAGMENTS).min(SECTORS as usize - 1),
+            false => index / SECTOR_ENTRIES,
+        }
     }
 
     /// The first pbn of sector `sector` of page `number`, and that of the sector after it.
     pub fn sector_blocks(number: u64, sector: usize) -> (Pbn, Pbn) {
         assert!((sector as u64) < SECTORS, "a page has no sector {sector}");
-        let first = number * PAGE_ENTRIES + (sector * SECTOR_ENTRIES) as u64;
-        (Pbn(first), Pbn(first + SECTOR_ENTRIES as u64))
+        let entries = if number < fragment::FIRST_PAGE { SECTOR_ENTRIES } else { SECTOR_FRAGMENTS };
+        let first = number * PAGE_ENTRIES + (sector * entries) as u64;
+        (Pbn(first), Pbn(first + entries as u64))
     }
 
     /// The bytes for the disk of page `number`, changed sectors sealed with `sequence`.
@@ -183,13 +219,13 @@ impl Page {
 
     /// The sequence of the sector with `pbn`'s entry: it includes that group and older ones.
     pub fn sequence_of(&self, pbn: Pbn) -> u64 {
-        let sector = (pbn.0 % PAGE_ENTRIES) as usize / SECTOR_ENTRIES;
-        at::u64(self.bytes.as_slice(), sector * SECTOR_BYTES + SEQUENCE_AT)
+        at::u64(self.bytes.as_slice(), Self::sector_of(pbn) * SECTOR_BYTES + SEQUENCE_AT)
     }
 
-    /// The entry of a pbn of this page. In a damaged sector it is that of a free block.
+    /// The entry of a pbn of this page. In a damaged sector, and for a number that does not exist, it is that of a free
+    /// block.
     pub fn entry(&self, pbn: Pbn) -> Entry {
-        if self.is_damaged(pbn) {
+        if self.is_damaged(pbn) || !has_entry(pbn) {
             return Entry::default();
         }
         let (_, start) = Self::place(pbn);
@@ -203,19 +239,20 @@ impl Page {
         }
     }
 
-    /// The refcount of a pbn of this page. In a damaged sector it is 0.
+    /// The refcount of a pbn of this page. In a damaged sector, and for a number that does not exist, it is 0.
     pub fn count(&self, pbn: Pbn) -> u32 {
-        if self.is_damaged(pbn) {
+        if self.is_damaged(pbn) || !has_entry(pbn) {
             return 0;
         }
         let (_, start) = Self::place(pbn);
         at::u32(self.bytes.as_slice(), start + COUNT_AT)
     }
 
-    /// Whether no entry is in use and the page has no stamp: it is equivalent to zeros. False if a sector is damaged.
-    pub fn is_free(&self) -> bool {
-        let is_known = self.damaged_sectors == 0;
-        is_known && (0..PAGE_ENTRIES).all(|n| self.count(Pbn(n)) == 0) && self.entry(Pbn(0)).fingerprint.is_none()
+    /// Whether no entry of page `number` is in use and the page has no stamp: it is equivalent to zeros. False if a
+    /// sector is damaged.
+    pub fn is_free(&self, number: u64) -> bool {
+        let has_stamp = || number == 0 && self.stamped().is_some();
+        self.damaged_sectors == 0 && pbns_of(number).all(|pbn| self.count(pbn) == 0) && !has_stamp()
     }
 
     /// On page 0, where the label needs no entry: records the table's volume, and marks the sector as changed, so that
@@ -260,8 +297,31 @@ impl Page {
         self.changed_sectors |= 1 << sector;
     }
 
+    /// Where a fragment lies. None: its entry has no place, or is in a damaged sector.
+    pub fn fragment_place(&self, pbn: Pbn) -> Option<FragmentPlace> {
+        assert!(is_fragment(pbn), "block {pbn} is no fragment");
+        if self.is_damaged(pbn) || !has_entry(pbn) {
+            return None;
+        }
+        FragmentPlace::decode(at::u64(self.bytes.as_slice(), Self::place(pbn).1 + PLACE_AT))
+    }
+
+    /// Sets only the place of a fragment.
+    pub fn set_fragment_place(&mut self, pbn: Pbn, place: FragmentPlace) {
+        assert!(is_fragment(pbn) && !self.is_damaged(pbn), "block {pbn} is given the place of a fragment");
+        let (sector, start) = Self::place(pbn);
+        self.bytes[start + PLACE_AT..start + FRAGMENT_ENTRY_BYTES].copy_from_slice(&place.encode().to_le_bytes());
+        self.changed_sectors |= 1 << sector;
+    }
+
+    /// The sector with a pbn's entry, and the first byte of that entry.
     fn place(pbn: Pbn) -> (usize, usize) {
         let index = (pbn.0 % PAGE_ENTRIES) as usize;
+        if is_fragment(pbn) {
+            assert!((index as u64) < PAGE_FRAGMENTS, "no fragment has the number {pbn}");
+            let (sector, slot) = (index / SECTOR_FRAGMENTS, index % SECTOR_FRAGMENTS);
+            return (sector, sector * SECTOR_BYTES + ENTRIES_AT + slot * FRAGMENT_ENTRY_BYTES);
+        }
         let sector = index / SECTOR_ENTRIES;
         (sector, sector * SECTOR_BYTES + ENTRIES_AT + index % SECTOR_ENTRIES * ENTRY_BYTES)
     }
@@ -308,6 +368,33 @@ mod tests {
     }
 
     #[test]
+    fn the_entry_of_a_fragment_has_its_golden_bytes_and_comes_back() {
+        let number = fragment::FIRST_PAGE + 1;
+        let pbn = Pbn(number * PAGE_ENTRIES + 13);
+        let place = FragmentPlace { at: 9_000, bytes: 700, coding: oncefs_compress::Coding::Lz4 };
+        let mut page = Page::empty();
+        page.set(pbn, &sample());
+        page.set_fragment_place(pbn, place);
+        let bytes = page.sealed(number, 5);
+        let start = 512 + 16 + 40;
+        assert_eq!(bytes[start..start + 10], [2, 1, 0, 0, 0, 0, 0, 0, 9, 9]);
+        assert_eq!(bytes[start + 24..start + 32], [3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[start + 32..start + 40], place.encode().to_le_bytes());
+        let back = Page::from_disk(number, &bytes).unwrap();
+        assert_eq!((back.entry(pbn), back.fragment_place(pbn)), (sample(), Some(place)));
+        assert_eq!((back.fragment_place(pbn.plus(1)), back.entry(pbn.plus(1))), (None, Entry::default()));
+        let nothing = Pbn(number * PAGE_ENTRIES + 96);
+        assert_eq!(
+            (back.fragment_place(nothing), back.entry(nothing), back.count(nothing)),
+            (None, Entry::default(), 0)
+        );
+        assert_eq!(Page::sector_of(nothing), 7);
+        assert_eq!((Page::sector_of(pbn), Page::sector_blocks(number, 1).0), (1, Pbn(pbn.0 - 1)));
+        assert!(!back.is_free(number) && Page::empty().is_free(number));
+        assert_eq!((pbns_of(number).count(), pbns_of(1).last()), (96, Some(Pbn(255))));
+    }
+
+    #[test]
     fn any_flipped_bit_of_a_written_sector_is_noticed() {
         let mut page = Page::empty();
         page.set(Pbn(0), &sample());
@@ -341,7 +428,7 @@ mod tests {
         assert_eq!((back.count(Pbn(0)), back.count(Pbn(20)), back.count(Pbn(127))), (3, 0, 3));
         assert_eq!(Page::sector_blocks(3, 1), (Pbn(400), Pbn(416)));
         [Pbn(0), Pbn(127)].iter().for_each(|pbn| back.set_count(*pbn, 0));
-        assert!(!back.is_free(), "nobody knows of the damaged sector");
+        assert!(!back.is_free(0), "nobody knows of the damaged sector");
         let written = back.sealed(0, 2);
         assert_eq!(Page::from_disk(0, &written).err(), Some(1), "what is written around damage does not hide it");
         assert_eq!(written[SECTOR_BYTES..2 * SECTOR_BYTES], bytes[SECTOR_BYTES..2 * SECTOR_BYTES]);

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{VERSION, VERSION_WITHOUT_CLONES, at, checksum};
+use super::{VERSION, VERSION_WITHOUT_CLONES, VERSION_WITHOUT_FRAGMENTS, at, checksum};
 use crate::{Copies, DataPlace, Error, Profile, Result};
 
 /// Size of the superblock in bytes.
@@ -39,15 +39,19 @@ pub struct Superblock {
     pub copies: Option<Copies>,
     /// Whether there may be lazy clones, which earlier versions of oncefs would take for empty maps.
     pub has_clones: bool,
+    /// Whether there may be compressed blocks, which earlier versions of oncefs would take for blocks outside the data
+    /// area. Such a volume may have lazy clones too.
+    pub has_fragments: bool,
 }
 
 /// Leaves out the secret, which no message may show.
 impl fmt::Debug for Superblock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { volume_id, secret: _, log_bytes, data, profile, copies, has_clones } = self;
+        let Self { volume_id, secret: _, log_bytes, data, profile, copies, has_clones, has_fragments } = self;
         let mut shown = f.debug_struct("Superblock");
         shown.field("volume_id", volume_id).field("log_bytes", log_bytes).field("data", data).field("profile", profile);
         shown.field("copies", copies).field("has_clones", has_clones);
+        shown.field("has_fragments", has_fragments);
         shown.finish_non_exhaustive()
     }
 }
@@ -61,7 +65,11 @@ impl Superblock {
     pub fn encode(&self) -> Result<[u8; BYTES]> {
         let mut bytes = [0; BYTES];
         bytes[..VERSION_AT].copy_from_slice(MAGIC);
-        let version = if self.has_clones { VERSION } else { VERSION_WITHOUT_CLONES };
+        let version = match (self.has_fragments, self.has_clones) {
+            (true, _) => VERSION,
+            (false, true) => VERSION_WITHOUT_FRAGMENTS,
+            (false, false) => VERSION_WITHOUT_CLONES,
+        };
         bytes[VERSION_AT..PROFILE_AT].copy_from_slice(&version.to_le_bytes());
         bytes[PROFILE_AT..ID_AT].copy_from_slice(&self.profile.number().to_le_bytes());
         bytes[ID_AT..SECRET_AT].copy_from_slice(&self.volume_id);
@@ -116,6 +124,7 @@ impl Superblock {
             profile,
             copies: Copies::from_number(bytes[COPIES_AT]),
             has_clones: version > VERSION_WITHOUT_CLONES,
+            has_fragments: version > VERSION_WITHOUT_FRAGMENTS,
         })
     }
 }
@@ -141,6 +150,7 @@ mod tests {
             profile: Profile::Lrlfs,
             copies: Some(Copies::Two),
             has_clones: false,
+            has_fragments: false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Check: every invariant across the engine's structures, as code. Tests, the crash explorer and fsck share it.
 //!
-//! (1) Every block of a map lies in the data area. (2) A block's reference count equals its references from all maps
-//! and from records. (3) The totals equal the table and the maps, and never promise more than the data area has. (4) No
+//! (1) Every block of a map lies in the data area, or is a fragment. (2) A block's reference count equals its references
+//! from all maps and from records; that of a block that holds fragments, how many have a byte in it. (3) The totals equal the table and the maps, and never promise more than the data area has. (4) No
 //! live block is free in the allocator. (5) When data is read: every live block's content has the tag in the table,
 //! except for blocks known to be bad. (6) Every page of the table and every leaf can be decoded, and no page is newer
 //! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form. (9) A pending clone has a younger id than
@@ -28,6 +28,7 @@ use crate::commit::log::Journal;
 use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::extent_leaf::{Extent, ExtentLeaf, Target};
+use crate::format::fragment::{is_fragment, is_number};
 use crate::format::keys::{self, LeafKey};
 use crate::format::pending_clone::PendingClone;
 use crate::hash::Hasher;
@@ -72,6 +73,8 @@ pub struct CheckReport {
     pub faults: Vec<Fault>,
     /// Live blocks seen.
     pub live: Blocks,
+    /// Live fragments seen.
+    pub fragments: u64,
     /// References seen.
     pub mapped: Blocks,
     /// Reserved blocks seen.
@@ -148,7 +151,8 @@ impl Checker {
         let report = CheckReport::default();
         let mut audit =
             Audit { checker: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
-        let references = audit.maps()?;
+        let mut references = audit.maps()?;
+        audit.fragments_in_blocks(&mut references)?;
         audit.table(references.counts()?)?;
         audit.records()?;
         audit.totals();
@@ -308,7 +312,10 @@ impl Audit<'_> {
         for outside in outside(extent, data) {
             self.report.note(Fault::Outside { key, extent: outside });
         }
-        let (first, end) = (pbn.0.max(1), pbn.0.saturating_add(blocks).min(data.0));
+        let (first, end) = match is_fragment(pbn) {
+            true => (pbn.0, pbn.0 + numbers_from(pbn, blocks)),
+            false => (pbn.0.max(1), pbn.0.saturating_add(blocks).min(data.0)),
+        };
         if first < end {
             self.report.mapped += Blocks(end - first);
             references.add(Run { pbn: Pbn(first), blocks: end - first })?;
@@ -369,12 +376,20 @@ impl Audit<'_> {
     }
 }
 
+/// How many numbers of fragments follow each other from this one on, up to `count`.
+fn numbers_from(first: Pbn, count: u64) -> u64 {
+    (0..count).take_while(|n| is_number(first.plus(*n))).count() as u64
+}
+
 /// The parts of a data extent that lie outside a data area of this many blocks, or on its label.
 fn outside(extent: &Extent, data: Blocks) -> impl Iterator<Item = Extent> + use<> {
     let Extent { first, blocks, target } = *extent;
     let Target::Data(pbn) = target else { unreachable!("only data lies anywhere") };
     let label = u16::from(pbn.0 == 0);
-    let fits = data.0.saturating_sub(pbn.0).min(u64::from(blocks)) as u16;
+    let fits = match is_fragment(pbn) {
+        true => numbers_from(pbn, u64::from(blocks)) as u16,
+        false => data.0.saturating_sub(pbn.0).min(u64::from(blocks)) as u16,
+    };
     let beyond = Extent { first: first + fits, blocks: blocks - fits, target: target.plus(u64::from(fits)) };
     [Extent { first, blocks: label, target }, beyond].into_iter().filter(|part| part.blocks > 0)
 }

@@ -16,9 +16,10 @@ use crate::commit::log::Journal;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::ScrubRecord;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::fragment::is_fragment;
 use crate::format::keys;
 use crate::format::ops::Op;
-use crate::format::page::{BAD, Entry, page_of};
+use crate::format::page::{BAD, Entry, PACK, page_of};
 use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
@@ -193,11 +194,23 @@ impl Fixer {
     /// Gives a block that has references but no entry a new one. Its tag is that of the present content. If the old
     /// entry has the same tag, it was right, and its fingerprint is kept. A block that is known to be bad stays bad:
     /// its record has the tag of its right content.
+    /// Nothing tells where a fragment without an entry lies, so its content is lost: it has no place. A block that holds
+    /// fragments becomes a pack again.
     fn restore_entry(&self, pbn: Pbn, count: u32) -> Result<()> {
+        if self.checker.holds_fragments(pbn)? {
+            let mut state = self.metadata.lock_with_pages(&self.state, || vec![page_of(pbn)])?;
+            state.table.edit(page_of(pbn)).set(pbn, &Entry { count, flags: PACK, ..Entry::default() });
+            state.group.touch(Instant::now());
+            state.group.push(&Op::Pack { pbn, blocks: 1 });
+            state.group.push(&Op::Count { pbn, blocks: 1, count });
+            state.table.shrink();
+            return Ok(());
+        }
         let bad = self.state.lock().bad.get(pbn);
         let tag = match (bad, self.staging.get(pbn)) {
             (Some(record), _) => record.tag,
             (None, Some(block)) => self.hasher.tag(&block),
+            (None, None) if is_fragment(pbn) => crate::Tag::default(),
             (None, None) => {
                 let mut block = AlignedBuf::new(BLOCK_BYTES);
                 self.data.read(pbn, &mut block)?;

@@ -5,11 +5,13 @@
 use std::sync::Arc;
 
 use crate::base::BaseParts;
-use crate::format::page::{PAGE_ENTRIES, Page};
+use crate::format::fragment::FIRST_PAGE;
+use crate::format::page::{PAGE_ENTRIES, Page, pbns_of};
 use crate::space::allocator::{REGION_BLOCKS, REGION_PAGES, Run, blocks_in};
 use crate::space::bitmap::Bitmap;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
+use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
 use crate::state::published::State;
 use crate::stats::counters::Statistics;
@@ -64,6 +66,7 @@ pub struct FreeBlocks {
     pub(super) data: Arc<DataArea>,
     pub(super) stats: Arc<Statistics>,
     pub(super) metadata: Arc<Metadata>,
+    pub(super) stored: Arc<CheckpointStore>,
 }
 
 impl FreeBlocks {
@@ -75,7 +78,47 @@ impl FreeBlocks {
             data: base.data.clone(),
             stats: base.stats.clone(),
             metadata: metadata.clone(),
+            stored: base.stored.clone(),
         }
+    }
+
+    /// Takes numbers for this many fragments. The table of fragments grows if it has too few.
+    pub fn take_numbers(&self, count: u64) -> Result<Vec<Run>> {
+        let mut taken = Vec::new();
+        loop {
+            let lacking = count - blocks_in(&taken);
+            let mut load = |region| self.load_numbers(region);
+            match self.space.take_numbers(lacking, &mut load) {
+                Ok(more) => taken.extend(more),
+                Err(error) => {
+                    self.space.give_back(&taken);
+                    return Err(error);
+                }
+            }
+            if blocks_in(&taken) == count {
+                return Ok(taken);
+            }
+            if let Err(error) = self.add_numbers() {
+                self.space.give_back(&taken);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Gives back numbers that were taken and never published.
+    pub fn give_back_numbers(&self, runs: &[Run]) {
+        self.space.give_back(runs);
+    }
+
+    /// Adds a region of numbers.
+    fn add_numbers(&self) -> Result<()> {
+        let end = self.stored.fragment_pages_end()? + REGION_PAGES;
+        if end > 2 * FIRST_PAGE {
+            return Err(Error::NoSpace);
+        }
+        self.stored.grow_fragments(end)?;
+        self.space.grow_numbers((end - FIRST_PAGE) * PAGE_ENTRIES);
+        Ok(())
     }
 
     /// Allocates exactly `blocks` blocks. They are claimed until they are published or given back, except for those
@@ -180,8 +223,17 @@ impl FreeBlocks {
     /// Builds a region's bitmap from the table, the groups under way and the waiting releases. The allocator notes
     /// blocks released meanwhile. The caller does not hold its lock.
     pub fn load_region(&self, region: u64) -> Result<Bitmap> {
-        let first = region * REGION_PAGES;
         let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
+        self.load_pages_of(region * REGION_PAGES, pages_end)
+    }
+
+    /// The same for numbers of fragments.
+    fn load_numbers(&self, region: u64) -> Result<Bitmap> {
+        self.load_pages_of(FIRST_PAGE + region * REGION_PAGES, self.stored.fragment_pages_end()?)
+    }
+
+    /// Builds the bitmap of the region whose entries begin in page `first`.
+    fn load_pages_of(&self, first: u64, pages_end: u64) -> Result<Bitmap> {
         let count = REGION_PAGES.min(pages_end.saturating_sub(first));
         loop {
             let generation = self.state.lock().table.generation();
@@ -199,30 +251,34 @@ impl FreeBlocks {
                     }
                 }
                 match state.table.page(number) {
-                    Some(page) => take_live(&mut bitmap, number - first, page),
+                    Some(page) => take_live(&mut bitmap, first, number, page),
                     None => take_all(&mut bitmap, number - first),
                 }
             }
             let group = state.group.freed.iter();
             let waiting = state.waiting.iter().flat_map(|waiting| &waiting.runs);
             for run in group.chain(waiting).chain(&state.wait_for_trim) {
-                take_within(&mut bitmap, region, *run);
+                take_within(&mut bitmap, first * PAGE_ENTRIES, *run);
             }
-            take_logged(&mut bitmap, region, &mut state);
+            take_logged(&mut bitmap, first * PAGE_ENTRIES, &mut state);
             state.table.shrink();
             return Ok(bitmap);
         }
     }
 }
 
-/// Takes live blocks, and those in damaged sectors, which may be live.
-fn take_live(bitmap: &mut Bitmap, page_in_region: u64, page: &Page) {
-    assert!(page_in_region < REGION_PAGES, "page {page_in_region} of a region with {REGION_PAGES}");
-    let first = page_in_region * PAGE_ENTRIES;
-    for n in 0..PAGE_ENTRIES {
-        if page.count(Pbn(n)) > 0 || page.is_damaged(Pbn(n)) {
-            bitmap.take(first + n);
+/// Takes live blocks, those in damaged sectors, which may be live, and numbers that do not exist. The region's entries
+/// begin in page `first`.
+fn take_live(bitmap: &mut Bitmap, first: u64, number: u64, page: &Page) {
+    assert!(number - first < REGION_PAGES, "page {number} of a region that begins in page {first}");
+    for pbn in pbns_of(number) {
+        if page.count(pbn) > 0 || page.is_damaged(pbn) {
+            bitmap.take(pbn.0 - first * PAGE_ENTRIES);
         }
+    }
+    let exist = pbns_of(number).count() as u64;
+    for n in exist..PAGE_ENTRIES {
+        bitmap.take((number - first) * PAGE_ENTRIES + n);
     }
 }
 
@@ -235,15 +291,13 @@ fn take_all(bitmap: &mut Bitmap, page_in_region: u64) {
 }
 
 /// A block that was freed before a crash, while its data rode in the log, waits for the trim as it did before.
-fn take_logged(bitmap: &mut Bitmap, region: u64, state: &mut State) {
-    let first = region * REGION_BLOCKS;
+fn take_logged(bitmap: &mut Bitmap, first: u64, state: &mut State) {
     let logged = state.logged.range(Pbn(first)..Pbn(first + REGION_BLOCKS));
     let freed: Vec<Pbn> = logged.copied().filter(|pbn| bitmap.take(pbn.0 - first)).collect();
     state.wait_for_trim.extend(freed.into_iter().map(|pbn| Run { pbn, blocks: 1 }));
 }
 
-fn take_within(bitmap: &mut Bitmap, region: u64, run: Run) {
-    let first = region * REGION_BLOCKS;
+fn take_within(bitmap: &mut Bitmap, first: u64, run: Run) {
     for pbn in run.pbn.0.max(first)..run.end().0.min(first + REGION_BLOCKS) {
         bitmap.take(pbn - first);
     }

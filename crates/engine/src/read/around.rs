@@ -11,6 +11,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::fragment::is_fragment;
 use crate::format::keys::LeafKey;
 use crate::read::steps::Reader;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
@@ -45,6 +46,7 @@ impl Reader {
         let (Some(asked_for), None) = (data.next(), data.next()) else { return };
         let is_in_memory = self.read_cache.holds(asked_for.start) || self.staging.get(asked_for.start).is_some();
         if is_in_memory
+            || is_fragment(asked_for.start)
             || !self.read_cache.is_enabled()
             || self.damage.is_any_bad()
             || !self.policy.read_around().is_wanted()
@@ -54,8 +56,10 @@ impl Reader {
         let region = region_of(asked_for.start);
         let pbns: Vec<Pbn> = (region.start.0..region.end.0).map(Pbn).collect();
         let entries = self.metadata.known_entries(&pbns);
-        let is_there =
-            |pbn: &Pbn| entries.get(pbn).is_some_and(|entry| entry.count > 0) && self.staging.get(*pbn).is_none();
+        let is_there = |pbn: &Pbn| {
+            entries.get(pbn).is_some_and(|entry| entry.count > 0 && !entry.is_pack())
+                && self.staging.get(*pbn).is_none()
+        };
         let there: Vec<Pbn> = pbns.into_iter().filter(is_there).collect();
         let others = there.iter().filter(|pbn| !asked_for.contains(pbn)).count();
         let (Some(first), Some(last)) = (there.first(), there.last()) else { return };

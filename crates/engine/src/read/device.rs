@@ -1,18 +1,19 @@
 //! Reads the data area as it is, and times it.
 
-use std::iter;
-use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::base::BaseParts;
 use crate::device::Io;
+use crate::format::fragment::is_fragment;
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
+use crate::read::fragments::FragmentReader;
 use crate::read::parts::{Part, joined};
-use crate::space::data_area::{DataArea, joined_read};
+use crate::space::data_area::DataArea;
 use crate::state::checkpoint_store::CheckpointStore;
+use crate::state::loading::Metadata;
 use crate::stats::counters::Statistics;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
@@ -23,24 +24,26 @@ pub struct DataReader {
     policy: Arc<PolicyFacts>,
     stats: Arc<Statistics>,
     file_policies: Arc<FilePolicies>,
+    fragments: FragmentReader,
 }
 
 impl DataReader {
     /// It uses these parts.
-    pub fn new(base: &BaseParts, file_policies: &Arc<FilePolicies>) -> Self {
+    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, file_policies: &Arc<FilePolicies>) -> Self {
         Self {
             data: base.data.clone(),
             stored: base.stored.clone(),
             policy: base.policy.clone(),
             stats: base.stats.clone(),
             file_policies: file_policies.clone(),
+            fragments: FragmentReader::new(&base.data, metadata),
         }
     }
 
-    /// Reads blocks from the device as they are.
+    /// Reads blocks from the device as they are. A fragment is expanded.
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
-        let mut read = joined_read(iter::once((pbn, bytes)))?;
-        self.submit(slice::from_mut(&mut read), &mut []).pop().expect("one result")
+        let mut span = [Part { pbn, bytes }];
+        self.read_as_they_are(&mut [&mut span])?.pop().expect("one result")
     }
 
     /// Reads single blocks as they are, one after the other into `bytes`: one request each, all of them at once.
@@ -53,13 +56,53 @@ impl DataReader {
 
     /// Reads spans past the read cache, all of them at once, and returns the result of each. On an error none is read.
     pub fn read_as_they_are(&self, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
-        let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
-        Ok(self.submit(&mut reads, &mut []))
+        self.read_spans(spans, &mut [], |_| ())
+    }
+
+    /// The same, and reads pages of the block table in parallel. `count` gets the blocks of each request, except for
+    /// those of fragments.
+    pub fn read_spans(
+        &self,
+        spans: &mut [&mut [Part<'_>]],
+        pages: &mut [Io<'_>],
+        count: impl Fn(u64),
+    ) -> Result<Vec<Result<()>>> {
+        let is_of_fragments = |span: &[Part<'_>]| span.first().is_some_and(|part| is_fragment(part.pbn));
+        let are_of_fragments: Vec<bool> = spans.iter().map(|span| is_of_fragments(span)).collect();
+        let (mut reads, mut fragments) = (Vec::with_capacity(spans.len()), Vec::new());
+        for (span, is_of_fragments) in spans.iter_mut().zip(&are_of_fragments) {
+            match is_of_fragments {
+                true => fragments.push(&mut **span),
+                false => reads.push(joined(span)?),
+            }
+        }
+        blocks_of(&reads).into_iter().for_each(count);
+        let mut of_blocks = match reads.is_empty() && pages.is_empty() {
+            true => Vec::new(),
+            false => self.submit(&mut reads, pages),
+        }
+        .into_iter();
+        let mut of_fragments = match fragments.is_empty() {
+            true => Vec::new(),
+            false => self.read_fragments(fragments),
+        }
+        .into_iter();
+        let result = |is_of_fragments: &bool| match is_of_fragments {
+            true => of_fragments.next(),
+            false => of_blocks.next(),
+        };
+        Ok(are_of_fragments.iter().map(result).map(|result| result.expect("a result for each span")).collect())
+    }
+
+    fn read_fragments(&self, spans: Vec<&mut [Part<'_>]>) -> Vec<Result<()>> {
+        let (results, bytes) = self.fragments.read_spans(spans);
+        self.stats.counters.data_bytes_read.fetch_add(bytes, Relaxed);
+        results
     }
 
     /// Makes reads of the data area, and reads of pages of the block table in parallel. Returns the results of the data
     /// area. Times all of them, and counts the bytes of data.
-    pub fn submit(&self, reads: &mut [Io<'_>], pages: &mut [Io<'_>]) -> Vec<Result<()>> {
+    fn submit(&self, reads: &mut [Io<'_>], pages: &mut [Io<'_>]) -> Vec<Result<()>> {
         let device_reads = self.policy.device_reads();
         let timer = device_reads.begin();
         let results = match pages.is_empty() {
@@ -78,6 +121,6 @@ impl DataReader {
 }
 
 /// The number of blocks of each read of the data area.
-pub fn blocks_of(reads: &[Io<'_>]) -> Vec<u64> {
+fn blocks_of(reads: &[Io<'_>]) -> Vec<u64> {
     reads.iter().map(|read| (read.len() / BLOCK_BYTES) as u64).collect()
 }

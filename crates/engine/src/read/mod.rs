@@ -5,6 +5,7 @@ pub mod cache;
 pub mod checked;
 pub mod damage_reports;
 pub mod device;
+pub mod fragments;
 mod lazy_memory;
 pub mod parts;
 pub mod replicas;

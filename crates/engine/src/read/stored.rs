@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::cache::AROUND;
-use super::parts::{Part, copy_repeated, cut_spans, joined, take_repeated};
+use super::parts::{Part, copy_repeated, cut_spans, take_repeated};
 use crate::base::BaseParts;
 use crate::device::Io;
 use crate::format::page::Entry;
@@ -13,7 +13,7 @@ use crate::known_damage::notices::Damage;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
 use crate::read::damage_reports::DamageReports;
-use crate::read::device::{DataReader, blocks_of};
+use crate::read::device::DataReader;
 use crate::read::replicas::ReplicaReader;
 use crate::settings::values::Tuning;
 use crate::state::loading::Metadata;
@@ -159,12 +159,13 @@ impl BlockReader {
 
     fn read_device_at_once(&self, reader: MapId, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
         let mut lacking = self.pages_lacking(spans);
-        let mut reads = spans.iter_mut().map(|span| joined(span)).collect::<Result<Vec<_>>>()?;
-        if reader != NOBODY {
-            blocks_of(&reads).iter().for_each(|blocks| self.policy.device_reads().count(*blocks));
-        }
         let mut pages = lacking.reads()?;
-        let results = self.data_reader.submit(&mut reads, &mut pages);
+        let count = |blocks| {
+            if reader != NOBODY {
+                self.policy.device_reads().count(blocks);
+            }
+        };
+        let results = self.data_reader.read_spans(spans, &mut pages, count)?;
         let are_read = pages.iter().all(Io::is_done);
         drop(pages);
         self.admit_lacking(lacking, are_read);

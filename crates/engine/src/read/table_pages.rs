@@ -6,6 +6,7 @@
 
 use super::parts::Part;
 use crate::device::Io;
+use crate::format::fragment::is_fragment;
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::read::stored::BlockReader;
 use crate::state::checkpoint_store::{page_in, reads_of};
@@ -40,7 +41,9 @@ impl BlockReader {
             return LackingPages::default();
         }
         let pages = |part: &Part<'_>| page_of(part.pbn)..=page_of(Pbn(part.end().0 - 1));
-        let wanted = spans.iter().flat_map(|span| &**span).flat_map(pages);
+        // A read of fragments looks at their pages anyway.
+        let of_blocks = |part: &&Part<'_>| !is_fragment(part.pbn);
+        let wanted = spans.iter().flat_map(|span| &**span).filter(of_blocks).flat_map(pages);
         let MissingPages { numbers, generation, end } = self.metadata.missing_pages(wanted);
         let read = groups_of(&numbers, end);
         let bytes = vec![0; read.len() * PAGE_BYTES];

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use oncefs_compress::Method;
 use oncefs_dedup::{
     AdmissionRule as Rule, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule, Slowdown,
 };
@@ -50,6 +51,15 @@ pub enum FingerprintMode {
     Lazy,
     /// Eager while duplicates are being found.
     Auto,
+}
+
+/// When blocks are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compress {
+    /// Never.
+    Off,
+    /// By the worker.
+    Later,
 }
 
 /// When the bytes of a stored block are compared with its tag, apart from the scrub.
@@ -122,6 +132,10 @@ pub struct Settings {
     pub verify: Verify,
     /// Blocks with more references than this get a replica. 0: none.
     pub replicate_refs_above: u64,
+    /// When blocks are compressed.
+    pub compress: Compress,
+    /// How they are compressed.
+    pub compress_method: Method,
     /// How many copies are kept of the record files.
     pub copies: Copies,
     /// When files are ranked, and how.
@@ -160,6 +174,8 @@ impl Settings {
             battery_percent_min: 20,
             verify: Verify::Read,
             replicate_refs_above: 0,
+            compress: Compress::Off,
+            compress_method: Method::Zstd(1),
             copies: Copies::One,
             rank_rule: RankRule::default(),
             rank_clock_offset_seconds: 0,

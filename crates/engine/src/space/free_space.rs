@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::format::fragment::{FIRST_NUMBER, is_fragment};
 use crate::space::allocator::{Allocator, REGION_BLOCKS, Request, Run, Step, blocks_in};
 use crate::space::ballast::Ballast;
 use crate::space::bitmap::Bitmap;
@@ -23,9 +24,26 @@ pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 /// Builds a region's bitmap from the block table, without the allocator's lock.
 pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
 
+/// What is handed out and given back.
+struct Allocators {
+    /// Blocks of the data area.
+    blocks: Allocator,
+    /// Numbers of fragments, counted from the first one.
+    numbers: Allocator,
+}
+
+impl Allocators {
+    fn release(&mut self, run: Run) {
+        match run.pbn.0.checked_sub(FIRST_NUMBER) {
+            None => self.blocks.release(run),
+            Some(number) => self.numbers.release(Run { pbn: Pbn(number), ..run }),
+        }
+    }
+}
+
 /// Free blocks and host bytes.
 pub struct FreeSpace {
-    allocator: Mutex<Allocator>,
+    allocators: Mutex<Allocators>,
     /// Pins of readers: blocks that they may see are not reused.
     pins: Arc<Pins>,
     /// Bytes that the host can still take, as last looked up, less those written since.
@@ -40,9 +58,15 @@ pub struct FreeSpace {
 
 impl FreeSpace {
     /// Free space of a volume that was just opened.
-    pub fn new(allocator: Allocator, pins: Arc<Pins>, host: Option<PathBuf>, ballast: Ballast) -> Self {
+    pub fn new(
+        blocks: Allocator,
+        numbers: Allocator,
+        pins: Arc<Pins>,
+        host: Option<PathBuf>,
+        ballast: Ballast,
+    ) -> Self {
         Self {
-            allocator: Mutex::new(LockRank::Allocator, allocator),
+            allocators: Mutex::new(LockRank::Allocator, Allocators { blocks, numbers }),
             pins,
             host_bytes: AtomicU64::new(u64::MAX),
             host,
@@ -60,15 +84,39 @@ impl FreeSpace {
     /// writer and every commit that frees blocks waits for that.
     fn ask<T>(&self, load: LoadRegion<'_>, mut ask: impl FnMut(&mut Allocator) -> Step<T>) -> Result<T> {
         loop {
-            let step = ask(&mut self.allocator.lock());
+            let step = ask(&mut self.allocators.lock().blocks);
             match step {
                 Step::Done(found) => return Ok(found),
                 Step::Load(region) => {
                     let bitmap = load(region)?;
-                    self.allocator.lock().admit(region, bitmap);
+                    self.allocators.lock().blocks.admit(region, bitmap);
                 }
             }
         }
+    }
+
+    /// Takes free numbers of fragments, in as few runs as possible. Fewer: no more are free.
+    pub fn take_numbers(&self, count: u64, load: LoadRegion<'_>) -> Result<Vec<Run>> {
+        let mut request = Request::new(count);
+        loop {
+            let step = self.allocators.lock().numbers.allocate(&mut request);
+            let Step::Load(region) = step else { break };
+            match load(region) {
+                Ok(bitmap) => self.allocators.lock().numbers.admit(region, bitmap),
+                Err(error) => {
+                    let taken = request.into_runs();
+                    taken.iter().for_each(|run| self.allocators.lock().numbers.release(*run));
+                    return Err(error);
+                }
+            }
+        }
+        let absolute = |run: Run| Run { pbn: run.pbn.plus(FIRST_NUMBER), ..run };
+        Ok(request.into_runs().into_iter().map(absolute).collect())
+    }
+
+    /// Adds numbers of fragments, up to this many. Their entries have room already.
+    pub fn grow_numbers(&self, numbers: u64) {
+        self.allocators.lock().numbers.grow(Blocks(numbers));
     }
 
     /// Allocates exactly `blocks` blocks in as few runs as possible, or none and returns `NoSpace`.
@@ -77,7 +125,7 @@ impl FreeSpace {
         // Advice may be too low. If it yields too little, every region is searched.
         for is_advised in [true, false] {
             if !is_advised {
-                self.allocator.lock().distrust_advice();
+                self.allocators.lock().blocks.distrust_advice();
             }
             let mut request = Request::new(blocks - blocks_in(&runs));
             let found = self.ask(&mut *load, |allocator| allocator.allocate(&mut request));
@@ -112,38 +160,43 @@ impl FreeSpace {
         self.ask(load, |allocator| allocator.take_free_within(piece, run_blocks_min))
     }
 
-    /// Frees blocks that were taken and never published.
+    /// Frees blocks and numbers that were taken and never published.
     pub fn give_back(&self, runs: &[Run]) {
-        let mut allocator = self.allocator.lock();
-        runs.iter().for_each(|run| allocator.release(*run));
+        let mut allocators = self.allocators.lock();
+        runs.iter().for_each(|run| allocators.release(*run));
     }
 
-    /// Frees blocks that were once published. `find` names them under the allocator's lock, so that none is handed out
+    /// Frees blocks and numbers that were once published. `find` names them under the allocator's lock, so that none is handed out
     /// before its state is settled. `forget` drops their cached content. False: `find` found nothing to do.
     pub fn release(&self, find: impl FnOnce() -> Option<Vec<Run>>, forget: impl Fn(Run)) -> bool {
-        let mut allocator = self.allocator.lock();
-        let Some(runs) = find() else { return false };
+        let mut allocators = self.allocators.lock();
+        let Some(mut runs) = find() else { return false };
         for run in &runs {
             forget(*run);
-            allocator.release(*run);
+            allocators.release(*run);
         }
+        runs.retain(|run| !is_fragment(run.pbn));
         self.punchable.lock().note(&runs);
         true
     }
 
     /// Adds the blocks of a larger data area. Its device has the space already.
     pub fn grow(&self, data: Blocks) {
-        self.allocator.lock().grow(data);
+        self.allocators.lock().blocks.grow(data);
     }
 
     /// Free counts of all regions, if they changed since the last call.
     pub fn changed_advice(&self) -> Option<Vec<u16>> {
-        self.allocator.lock().changed_advice()
+        self.allocators.lock().blocks.changed_advice()
     }
 
     /// Whether a block is free, as far as its region is known.
     pub fn is_known_free(&self, pbn: Pbn) -> bool {
-        self.allocator.lock().is_known_free(pbn)
+        let allocators = self.allocators.lock();
+        match pbn.0.checked_sub(FIRST_NUMBER) {
+            None => allocators.blocks.is_known_free(pbn),
+            Some(number) => allocators.numbers.is_known_free(Pbn(number)),
+        }
     }
 
     /// Some pieces of the data area that may have holes to punch. Each is returned once. Empty: none are left.

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use crate::base::BaseParts;
 use crate::format::extent_leaf::ExtentLeaf;
+use crate::format::fragment::is_number;
 use crate::format::keys::LeafKey;
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
 use crate::known_damage::notices::Damage;
@@ -191,8 +192,10 @@ impl Metadata {
         assert!(pbns.is_sorted(), "{} blocks to look up are not ascending", pbns.len());
         let end = self.state.lock().totals.data.0;
         let inside = &pbns[..pbns.partition_point(|pbn| pbn.0 < end)];
-        let mut entries = HashMap::with_capacity(inside.len());
-        for portion in inside.chunk_by(|a, b| page_of(*a) == page_of(*b)) {
+        let fragments: Vec<Pbn> = pbns[inside.len()..].iter().copied().filter(|pbn| is_number(*pbn)).collect();
+        let mut entries = HashMap::with_capacity(inside.len() + fragments.len());
+        let are_together = |a: &Pbn, b: &Pbn| page_of(*a) == page_of(*b);
+        for portion in inside.chunk_by(are_together).chain(fragments.chunk_by(are_together)) {
             with(page_of(portion[0]), &mut |pages| {
                 for &pbn in portion {
                     if !pages.is_damaged(pbn) {

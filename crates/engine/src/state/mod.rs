@@ -3,6 +3,8 @@
 pub mod checkpoint_store;
 pub mod claimed_room;
 pub mod extents;
+pub mod fragments;
+pub mod group;
 pub mod loaded_pages;
 pub mod loading;
 pub mod maps;

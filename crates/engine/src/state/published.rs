@@ -8,7 +8,7 @@
 //! released it is durable, after the readers that may see it are done, and after the trim of the log records that carry
 //! its data.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,14 +16,16 @@ use hashbrown::HashSet;
 
 use crate::format::damage_records::BadRecord;
 use crate::format::extent_leaf::{ExtentLeaf, Target};
+use crate::format::fragment::{FragmentPlace, is_fragment, is_number};
 use crate::format::keys::{self, LeafKey};
-use crate::format::ops::{Op, OpWriter};
+use crate::format::ops::Op;
 use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
 use crate::format::record::Totals;
 use crate::known_damage::bad_blocks::BadBlocks;
 use crate::space::allocator::Run;
 use crate::space::pins::EndedEpoch;
 use crate::state::claimed_room::Claims;
+use crate::state::group::{CountRun, Group};
 use crate::state::maps::Leaves;
 use crate::state::pending_clones::{CloneStep, PendingClones};
 use crate::state::records::Records;
@@ -40,6 +42,15 @@ pub struct StoredBlock {
     pub tag: Tag,
     /// The fingerprint of its content, if computed.
     pub fingerprint: Option<Fingerprint>,
+}
+
+/// A new fragment.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredFragment {
+    /// Its number and its content.
+    pub block: StoredBlock,
+    /// Where it was written.
+    pub place: FragmentPlace,
 }
 
 /// A further reference to a stored block.
@@ -67,7 +78,9 @@ pub struct Mapped {
 pub struct Plan {
     /// New blocks, each with its first reference.
     pub stores: Vec<StoredBlock>,
-    /// Further references, also to blocks in `stores`.
+    /// New fragments, each with its first reference.
+    pub fragments: Vec<StoredFragment>,
+    /// Further references, also to blocks in `stores` and in `fragments`.
     pub increfs: Vec<Incref>,
     /// References to release, after `increfs`.
     pub decrefs: Vec<Run>,
@@ -127,7 +140,11 @@ impl Plan {
         let record_stores = self.record_stores.iter().map(|store| page_of(store.pbn));
         let flags = self.flags.iter().map(|(pbn, _)| page_of(*pbn));
         let record_decrefs = self.record_decrefs.iter().map(|pbn| page_of(*pbn));
-        let maps = stores.chain(increfs).chain(fingerprints).chain(runs);
+        let fragments = self
+            .fragments
+            .iter()
+            .flat_map(|fragment| fragment.place.blocks().map(page_of).chain([page_of(fragment.block.pbn)]));
+        let maps = stores.chain(increfs).chain(fingerprints).chain(runs).chain(fragments);
         maps.chain(of_records).chain(record_stores).chain(flags).chain(record_decrefs).collect()
     }
 
@@ -135,7 +152,12 @@ impl Plan {
     fn changed_blocks(&self) -> impl Iterator<Item = Pbn> + '_ {
         let stores = self.stores.iter().chain(&self.record_stores).map(|store| store.pbn);
         let runs = self.decrefs.iter().chain(&self.shared).flat_map(|run| run.pbns());
-        stores.chain(runs).chain(self.record_decrefs.iter().copied()).chain(self.flags.iter().map(|(pbn, _)| *pbn))
+        let fragments = self.fragments.iter().flat_map(|fragment| fragment.place.blocks().chain([fragment.block.pbn]));
+        stores
+            .chain(fragments)
+            .chain(runs)
+            .chain(self.record_decrefs.iter().copied())
+            .chain(self.flags.iter().map(|(pbn, _)| *pbn))
     }
 }
 
@@ -237,7 +259,8 @@ impl State {
     /// is at the largest count. A block that a pending clone shares may be bad. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
         let mut refused = Vec::new();
-        let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).collect();
+        let fragments = plan.fragments.iter().map(|fragment| fragment.block.pbn);
+        let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).chain(fragments).collect();
         for incref in &plan.increfs {
             if stored.contains(&incref.pbn) {
                 continue;
@@ -273,7 +296,7 @@ impl State {
     /// Why a plan cannot be applied: because of damage, the table and the totals contradict the maps and records whose
     /// blocks it releases, or a block that it changes is unknown. All pages of the plan are in memory.
     pub fn contradiction(&mut self, plan: &Plan) -> Option<Error> {
-        if let Some(pbn) = plan.changed_blocks().find(|pbn| self.table.is_damaged(*pbn)) {
+        if let Some(pbn) = plan.changed_blocks().find(|pbn| self.is_unknown(*pbn)) {
             return Some(damaged_entry(pbn));
         }
         let contradicts = |why| Some(Error::corrupt("the block table", why));
@@ -296,7 +319,7 @@ impl State {
     /// Why a plan cannot even be checked: a record names a block that does not exist.
     pub fn names_nothing(&self, plan: &Plan) -> Option<Error> {
         let named = plan.record_decrefs.iter().chain(plan.flags.iter().map(|(pbn, _)| pbn));
-        let outside = named.copied().find(|pbn| pbn.0 >= self.totals.data.0)?;
+        let outside = named.copied().find(|pbn| pbn.0 >= self.totals.data.0 && !is_number(*pbn))?;
         Some(Error::corrupt("a record", format!("it names block {outside}, which lies outside the data area")))
     }
 
@@ -319,14 +342,18 @@ impl State {
             return Err("a map or a record gives back the label".to_owned());
         }
         let mut freed = 0;
+        let mut last_fragments = Vec::new();
         for same in released.chunk_by(|one, other| one == other) {
             let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
             if count < same.len() {
                 return Err(format!("block {} has {count} references, and {} are given back", same[0], same.len()));
             }
-            freed += u64::from(count == same.len());
+            match count == same.len() {
+                true if is_fragment(same[0]) => last_fragments.push(same[0]),
+                is_last => freed += u64::from(is_last),
+            }
         }
-        Ok(freed)
+        Ok(freed + self.packs_freed_by(&last_fragments)?)
     }
 
     /// Applies a plan whose pages are in memory, without contradictions, refused increfs or lack of room. Returns the
@@ -339,6 +366,7 @@ impl State {
         for store in plan.stores.iter().chain(&plan.record_stores) {
             self.store(store);
         }
+        self.store_fragments(&plan.fragments);
         let mut counts = CountRun::default();
         let increfs = plan.increfs.iter().chain(&plan.record_increfs).map(|incref| incref.pbn);
         for pbn in increfs.chain(plan.shared.iter().flat_map(|run| run.pbns())) {
@@ -349,7 +377,8 @@ impl State {
         }
         counts.end(&mut self.group);
         let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
-        self.totals.mapped += Blocks((plan.stores.len() + plan.increfs.len()) as u64 + shared);
+        let stored = plan.stores.len() + plan.fragments.len();
+        self.totals.mapped += Blocks((stored + plan.increfs.len()) as u64 + shared);
         for (pbn, fingerprint) in &plan.fingerprints {
             self.set_fingerprint(*pbn, *fingerprint);
         }
@@ -435,6 +464,8 @@ impl State {
     fn release(&mut self, runs: &[Run]) -> Vec<(Tag, Pbn)> {
         let mut freed = Vec::new();
         let mut counts = CountRun::default();
+        let mut holders = BTreeMap::new();
+        let mut blocks_freed = 0;
         for run in runs {
             for pbn in run.pbns() {
                 let page = self.table.edit(page_of(pbn));
@@ -448,12 +479,17 @@ impl State {
                     if entry.flags & COPIED != 0 {
                         self.orphaned.push(pbn);
                     }
+                    match is_fragment(pbn) {
+                        true => blocks_freed += self.leave_holders(pbn, &mut holders),
+                        false => blocks_freed += 1,
+                    }
                 }
                 counts.add(pbn, count - 1, &mut self.group);
             }
         }
         counts.end(&mut self.group);
-        self.totals.used = self.totals.used - Blocks(freed.len() as u64);
+        self.group.count(&holders);
+        self.totals.used = self.totals.used - Blocks(blocks_freed);
         freed
     }
 
@@ -484,82 +520,6 @@ impl State {
 /// `base + delta`; a sum below zero is a broken invariant.
 fn signed_sum(base: u64, delta: i64) -> u64 {
     base.checked_add_signed(delta).unwrap_or_else(|| panic!("a sum of {base} blocks changes by {delta}"))
-}
-
-/// Joins neighbours that get the same count into one operation.
-#[derive(Default)]
-struct CountRun {
-    run: Option<(Run, u32)>,
-}
-
-impl CountRun {
-    fn add(&mut self, pbn: Pbn, count: u32, group: &mut Group) {
-        match &mut self.run {
-            Some((run, same)) if run.end() == pbn && *same == count => run.blocks += 1,
-            _ => {
-                self.end(group);
-                self.run = Some((Run { pbn, blocks: 1 }, count));
-            }
-        }
-    }
-
-    fn end(&mut self, group: &mut Group) {
-        if let Some((run, count)) = self.run.take() {
-            group.push(&Op::Count { pbn: run.pbn, blocks: run.blocks, count });
-        }
-    }
-}
-
-/// The content of the next log record, and the work that follows once it is durable.
-#[derive(Default)]
-pub struct Group {
-    ops: OpWriter,
-    /// Blocks that lost their last reference: free once the group is durable and no reader has them pinned.
-    pub freed: Vec<Run>,
-    /// Blocks published by this group whose content is still in memory.
-    pub staged: Vec<Pbn>,
-    /// When the first change came.
-    pub began: Option<Instant>,
-    /// When the last change came.
-    pub last: Option<Instant>,
-}
-
-impl Group {
-    /// Appends a change.
-    pub fn push(&mut self, op: &Op<'_>) {
-        self.ops.push(op);
-    }
-
-    /// Notes that the group received a change, at `now`.
-    pub fn touch(&mut self, now: Instant) {
-        debug_assert!(self.last.is_none_or(|last| last <= now), "a group's changes come in the order of time");
-        self.began.get_or_insert(now);
-        self.last = Some(now);
-    }
-
-    /// Adds a freed block, joined to the run before it if it follows.
-    pub fn free(&mut self, pbn: Pbn) {
-        assert!(pbn > Pbn(0), "the label is never freed");
-        match self.freed.last_mut() {
-            Some(run) if run.end() == pbn => run.blocks += 1,
-            _ => self.freed.push(Run { pbn, blocks: 1 }),
-        }
-    }
-
-    /// Whether nothing was published.
-    pub fn is_empty(&self) -> bool {
-        self.began.is_none()
-    }
-
-    /// The encoded changes, records not included.
-    pub fn ops(&self) -> &[u8] {
-        self.ops.bytes()
-    }
-
-    /// Gives up the writer, so that the group's records and data can be appended.
-    pub fn into_ops(self) -> OpWriter {
-        self.ops
-    }
 }
 
 impl State {

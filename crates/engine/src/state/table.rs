@@ -9,7 +9,8 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use lru::LruCache;
 
-use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, page_of};
+use crate::format::fragment::FragmentPlace;
+use crate::format::page::{Entry, PACK, PAGE_BYTES, PAGE_ENTRIES, Page, page_of};
 use crate::stats::counters::CacheReport;
 use crate::sync::count_looks;
 use crate::{Error, Fingerprint, Pbn, Result, Tag};
@@ -28,6 +29,20 @@ pub enum Redo {
     Fingerprint(Pbn, Fingerprint),
     /// New flags.
     Flags(Pbn, u8),
+    /// A fragment of new content with one reference.
+    Fragment(Pbn, FragmentPlace, Tag, Option<Fingerprint>),
+    /// A block that holds fragments. Its count follows.
+    Pack(Pbn),
+}
+
+impl Redo {
+    /// The pbn, or the first one. All are in one page.
+    fn pbn(&self) -> Pbn {
+        match *self {
+            Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) => pbn,
+            Redo::Flags(pbn, _) | Redo::Fragment(pbn, ..) | Redo::Pack(pbn) => pbn,
+        }
+    }
 }
 
 /// The layers of the block table.
@@ -80,6 +95,11 @@ impl Table {
         self.page(page_of(pbn)).map(|page| page.entry(pbn))
     }
 
+    /// Where a fragment lies, if its page is in memory and its entry is whole.
+    pub fn fragment_place(&mut self, pbn: Pbn) -> Option<FragmentPlace> {
+        self.page(page_of(pbn)).and_then(|page| page.fragment_place(pbn))
+    }
+
     /// Whether a pbn's entry is in a damaged sector of a page in memory. It reads as that of a free block.
     pub fn is_damaged(&mut self, pbn: Pbn) -> bool {
         let may_be = self.damaged.contains(&page_of(pbn));
@@ -94,7 +114,7 @@ impl Table {
         }
         let is_hit = |(_, redo): &(u64, Redo)| match *redo {
             Redo::Count(first, blocks, _) => (0..blocks).any(|n| page.is_damaged(first.plus(n))),
-            Redo::Store(pbn, ..) | Redo::Fingerprint(pbn, _) | Redo::Flags(pbn, _) => page.is_damaged(pbn),
+            ref one => page.is_damaged(one.pbn()),
         };
         match self.redo.get(&number).and_then(|redo| redo.iter().find(|redo| is_hit(redo))) {
             None => Ok(()),
@@ -183,9 +203,7 @@ impl Table {
 
     /// Keeps a change for a page that is not in memory yet.
     pub fn add_redo(&mut self, sequence: u64, redo: Redo) {
-        let pbn = match redo {
-            Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) | Redo::Flags(pbn, _) => pbn,
-        };
+        let pbn = redo.pbn();
         debug_assert!(!self.dirty.contains_key(&page_of(pbn)), "(3) page {} is in memory", page_of(pbn));
         self.redo.entry(page_of(pbn)).or_default().push((sequence, redo));
     }
@@ -271,6 +289,11 @@ impl<'a> LoadedPages<'a> {
         self.0.entry(pbn)
     }
 
+    /// See [`Table::fragment_place`].
+    pub fn fragment_place(&mut self, pbn: Pbn) -> Option<FragmentPlace> {
+        self.0.fragment_place(pbn)
+    }
+
     /// See [`Table::is_damaged`].
     pub fn is_damaged(&mut self, pbn: Pbn) -> bool {
         self.0.is_damaged(pbn)
@@ -305,7 +328,12 @@ fn redone(mut page: Page, redo: &[(u64, Redo)]) -> Page {
                 page.set(pbn, &entry);
             }
             Redo::Flags(pbn, flags) if is_new(pbn) => page.set_flags(pbn, flags),
-            Redo::Store(..) | Redo::Fingerprint(..) | Redo::Flags(..) => {}
+            Redo::Fragment(pbn, place, tag, fingerprint) if is_new(pbn) => {
+                page.set(pbn, &Entry { tag, fingerprint, count: 1, flags: 0 });
+                page.set_fragment_place(pbn, place);
+            }
+            Redo::Pack(pbn) if is_new(pbn) => page.set(pbn, &Entry { flags: PACK, ..Entry::default() }),
+            Redo::Store(..) | Redo::Fingerprint(..) | Redo::Flags(..) | Redo::Fragment(..) | Redo::Pack(..) => {}
         }
     }
     page

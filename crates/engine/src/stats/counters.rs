@@ -312,6 +312,8 @@ counters! {
     blocks_remapped,
     /// Blocks moved so that their files have fewer extents.
     blocks_defragmented,
+    /// Places in files whose blocks became fragments.
+    blocks_compressed,
     /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
     /// Blocks of other files that were read around small ones.

@@ -8,7 +8,7 @@ use crate::background::committer::answer;
 use crate::device::Device;
 use crate::format::extent_leaf::Target;
 use crate::format::keys::LeafKey;
-use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
+use crate::settings::values::{Compress, FingerprintMode, Inline, Settings, Verify};
 use crate::stats::counters::Counters;
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
@@ -211,6 +211,16 @@ fn small_reads() -> Volume {
     volume
 }
 
+/// A block that shrinks becomes a fragment.
+fn compressed() -> Volume {
+    let volume = Devices::new(Blocks(600), Settings { compress: Compress::Later, ..one_level() }).open();
+    let block: Vec<u8> = (0..4 * BLOCK_BYTES).map(|n| (n / 64) as u8).collect();
+    volume.write(MapId(1), 0, &block, |_, _| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
+    volume.block_compressor.compress_some(100).unwrap();
+    volume
+}
+
 #[test]
 fn every_counter_moves() {
     let workloads = [
@@ -223,6 +233,7 @@ fn every_counter_moves() {
         defrag,
         shared_reads,
         small_reads,
+        compressed,
     ];
     let mut still: BTreeSet<String> = Counters::default().snapshot().into_keys().collect();
     assert!(!still.is_empty(), "there are no counters");

@@ -46,6 +46,7 @@ pub fn two_levels() -> Settings {
 pub struct Devices {
     pub data: Arc<MemoryDevice>,
     pub table: Arc<MemoryDevice>,
+    pub fragments: Arc<MemoryDevice>,
     pub log: Arc<MemoryDevice>,
     pub kv: Arc<MemoryKv>,
     pub hints: Arc<MemoryDevice>,
@@ -59,6 +60,7 @@ impl Devices {
         let devices = Self {
             data: Arc::new(MemoryDevice::new(data.bytes())),
             table: Arc::new(MemoryDevice::new(table_bytes(data))),
+            fragments: Arc::default(),
             log: Arc::new(MemoryDevice::new(LOG_BYTES)),
             kv: Arc::default(),
             hints: Arc::default(),
@@ -82,7 +84,10 @@ impl Devices {
         let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
         let (hints, skipped) = (cut(&self.hints), cut(&self.skipped));
         let kv = Arc::new(self.kv.after_power_cut(random.below(2) == 0));
-        Self { data, table, log, kv, hints, skipped, settings: self.settings.clone() }
+        // A volume without fragments draws the same numbers as if it had no such device.
+        let share = if self.fragments.len().is_ok_and(|bytes| bytes > 0) { random.below(4) } else { 0 };
+        let fragments = Arc::new(self.fragments.after_power_cut(|_| random.below(3) < share));
+        Self { fragments, data, table, log, kv, hints, skipped, settings: self.settings.clone() }
     }
 
     /// No unflushed write survives.
@@ -91,7 +96,8 @@ impl Devices {
         let (data, table, log) = (cut(&self.data), cut(&self.table), cut(&self.log));
         let (hints, skipped) = (cut(&self.hints), cut(&self.skipped));
         let kv = Arc::new(self.kv.after_power_cut(false));
-        Self { data, table, log, kv, hints, skipped, settings: self.settings.clone() }
+        let fragments = cut(&self.fragments);
+        Self { fragments, data, table, log, kv, hints, skipped, settings: self.settings.clone() }
     }
 
     /// The medium that a volume is opened from.
@@ -99,6 +105,7 @@ impl Devices {
         Backend {
             data: self.data.clone(),
             table: self.table.clone(),
+            fragments: Some(self.fragments.clone()),
             log: self.log.clone(),
             log_bytes: LOG_BYTES,
             kv: self.kv.clone(),

@@ -18,6 +18,8 @@ mod authority;
 #[cfg(not(feature = "schedules"))]
 mod budget;
 #[cfg(not(feature = "schedules"))]
+mod compress;
+#[cfg(not(feature = "schedules"))]
 mod counters;
 #[cfg(not(feature = "schedules"))]
 mod crash;

@@ -25,6 +25,7 @@ use crate::read::replicas::ReplicaReader;
 use crate::read::steps::Reader;
 use crate::read::stored::BlockReader;
 use crate::state::loading::Metadata;
+use crate::worker::compress::BlockCompressor;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::revisit::Revisits;
@@ -130,6 +131,9 @@ pub struct Volume {
     /// Gives the ranker its turns.
     #[cfg(any(test, feature = "testing"))]
     pub file_ranker: Arc<FileRanker>,
+    /// Compresses blocks of files.
+    #[cfg(any(test, feature = "testing"))]
+    pub block_compressor: Arc<BlockCompressor>,
     /// Gives each kind of out-of-line work its turn.
     pub work_loop: Arc<WorkLoop>,
 }
@@ -145,7 +149,7 @@ impl Volume {
         let damage_reports = Arc::new(DamageReports::new(&base));
         let backlog_notes = Arc::new(BacklogNotes::new(&base, &file_policies));
         let change_room = Arc::new(ChangeRoom::new(&base));
-        let data_reader = Arc::new(DataReader::new(&base, &file_policies));
+        let data_reader = Arc::new(DataReader::new(&base, &metadata, &file_policies));
         let replica_reader = Arc::new(ReplicaReader::new(&base, &metadata, &data_reader));
         let block_reader = Arc::new(BlockReader::new(&base, &metadata, &data_reader, &replica_reader, &damage_reports));
         let reader = Arc::new(Reader::new(&base, &metadata, &data_reader, &block_reader));
@@ -279,6 +283,18 @@ impl Volume {
             &worklist,
         ));
         let file_ranker = Arc::new(FileRanker::new(&base, &change_room));
+        let block_compressor = Arc::new(BlockCompressor::new(
+            &base,
+            &metadata,
+            &free_blocks,
+            &block_writer,
+            &data_reader,
+            &damage_reports,
+            &change_room,
+            &lazy_clones,
+            &publisher,
+            &worklist,
+        ));
         let work_loop = Arc::new(WorkLoop::new(
             &base,
             &hint_levels,
@@ -288,6 +304,7 @@ impl Volume {
             &scrubber,
             &device_probe,
             &file_ranker,
+            &block_compressor,
             &revisits,
             &worklist,
         ));
@@ -334,6 +351,8 @@ impl Volume {
             revisits,
             #[cfg(any(test, feature = "testing"))]
             file_ranker,
+            #[cfg(any(test, feature = "testing"))]
+            block_compressor,
             work_loop,
         }
     }

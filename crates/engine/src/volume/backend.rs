@@ -15,6 +15,8 @@ pub struct Backend {
     pub data: Arc<dyn Device>,
     /// The block table.
     pub table: Arc<dyn Device>,
+    /// The block table's pages of fragments. None: the volume has none.
+    pub fragments: Option<Arc<dyn Device>>,
     /// The log.
     pub log: Arc<dyn Device>,
     /// Size of the log.
@@ -60,6 +62,7 @@ impl Backend {
         Self {
             data: device(data.bytes()),
             table: device(crate::format::page::table_bytes(data)),
+            fragments: Some(device(0)),
             log: device(LOG_BYTES),
             log_bytes: LOG_BYTES,
             kv: Arc::new(crate::kv::MemoryKv::default()),

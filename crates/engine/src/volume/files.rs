@@ -15,6 +15,7 @@ use crate::device::buffer::AlignedBuf;
 use crate::device::signatures::{self, Signature};
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
+use crate::format::fragment::FIRST_NUMBER;
 use crate::format::page::{PAGE_BYTES, Page, table_bytes};
 use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
@@ -33,6 +34,8 @@ const LOG_BYTES_MAX: u64 = 1 << 30;
 const DATA_BYTES_MIN: u64 = 16 << 20;
 /// The limit of hints: 2 PiB.
 pub const DATA_BLOCKS_MAX: u64 = 1 << oncefs_dedup::HINT_PBN_BITS;
+/// The file with the block table's pages of fragments.
+const FRAGMENTS: &str = "fragments";
 /// The unit in which a host counts a file's space.
 const HOST_SECTOR_BYTES: u64 = 512;
 /// Most signatures of a device that a refusal names. ZFS may have hundreds.
@@ -83,6 +86,8 @@ pub struct Opened {
     pub data: Arc<dyn Device>,
     /// The block table.
     pub table: Arc<dyn Device>,
+    /// The block table's pages of fragments, if the volume may have any.
+    pub fragments: Option<Arc<dyn Device>>,
     /// The log.
     pub log: Arc<dyn Device>,
     /// The sorted state.
@@ -121,6 +126,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
         profile: spec.profile,
         copies: spec.copies,
         has_clones: false,
+        has_fragments: false,
     };
     let log_bytes = superblock.log_bytes;
     assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");
@@ -262,12 +268,13 @@ pub fn parts_outside(volume: &Path, data_device: Option<&Path>) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// Opens the parts of a volume and takes its lock.
+/// Opens the parts of a volume and takes its lock. A volume that is to be compressed gets the part for it.
 pub fn open(
     volume: &Path,
     superblock: Superblock,
     copies: Copies,
     kv_bytes_max: u64,
+    compresses: bool,
     options: &OpenOptions,
 ) -> Result<Opened> {
     let read_only = options.read_only;
@@ -303,6 +310,12 @@ pub fn open(
     check_label(&*data, &data_path, superblock.volume_id)?;
     let table = part(paths.part("table"), false)?;
     let log = part(paths.part("log"), true)?;
+    let has_part = superblock.has_fragments || (compresses && !read_only);
+    if has_part && !superblock.has_fragments {
+        make_fragments(volume, &*data)?;
+    }
+    let fragments = has_part.then(|| part(paths.part(FRAGMENTS), false)).transpose()?;
+    let superblock = Superblock { has_fragments: has_part, ..superblock };
     ["table", "log"].iter().try_for_each(|name| hold.add(&paths.part(name)))?;
     let records = paths.part("records");
     let place = Place::of(volume, superblock.volume_id);
@@ -317,7 +330,25 @@ pub fn open(
     let kv = Arc::new(if read_only { open_records()? } else { ballast.retry_releasing_reserve(open_records)? });
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
-    Ok(Opened { superblock, data, table, log, kv, ballast, hints, skipped, hold })
+    Ok(Opened { superblock, data, table, fragments, log, kv, ballast, hints, skipped, hold })
+}
+
+/// Makes the table of fragments, empty, and then notes that the volume may have some. A crash in between leaves an empty
+/// file, which is used the next time.
+fn make_fragments(volume: &Path, data: &dyn Device) -> Result<()> {
+    let bytes = data.len().map_err(|e| Error::io("looking at the data area", e))?;
+    if bytes > Blocks(FIRST_NUMBER).bytes() {
+        let most = Size(Blocks(FIRST_NUMBER).bytes());
+        return Err(Error::Invalid(format!(
+            "a volume of more than {most} cannot be compressed: mount with -o compress=off"
+        )));
+    }
+    match new_file(&volume.join(FRAGMENTS)) {
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+        other => drop(other?),
+    }
+    sync_directory(volume)?;
+    superblock_file::allow_fragments(volume)
 }
 
 fn in_the_way(device: &Path, found: &[Signature]) -> Error {

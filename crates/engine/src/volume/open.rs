@@ -5,6 +5,7 @@ use crate::base::Parts;
 use crate::commit::log::{JournalBounds, Log};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
+use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::hash::Hasher;
 use crate::hints::disk_level;
 use crate::pace::system_load::SystemLoad;
@@ -18,7 +19,10 @@ use crate::volume::assembly::Volume;
 use crate::volume::backend::{Backend, TestHooks};
 use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
-use crate::{Copies, Error, OpenOptions, Profile, Result};
+use crate::{Blocks, Copies, Error, OpenOptions, Profile, Result};
+
+/// Bytes of the table of fragments for each number.
+const ENTRY_SHARE: u64 = PAGE_BYTES as u64 / PAGE_ENTRIES;
 
 /// The settings of a mount: the profile's, overridden by the options.
 pub fn settings_of(options: &OpenOptions, own: Profile, copies: Option<Copies>) -> Result<Settings> {
@@ -53,6 +57,10 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     let (from, to) = keys::all_advice();
     let advice = backend.kv.scan(&from, &to, usize::MAX)?;
     let advice: Vec<u16> = advice.iter().flat_map(|(_, value)| keys::parse_advice(value)).collect();
+    let numbers = match &backend.fragments {
+        Some(device) => device.len().map_err(|e| Error::io("looking at the table of fragments", e))? / ENTRY_SHARE,
+        None => 0,
+    };
     let is_fresh = state.durable_sequence == 0;
     let disk_hints = backend.hints.filter(|_| settings.disk_level);
     let disk_hints = disk_hints.and_then(|device| disk_level::open(device, backend.volume_id, state.totals.data));
@@ -64,7 +72,9 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         state,
         staging,
         data: backend.data,
+        numbers: Allocator::new(Blocks(numbers), &[]),
         table: backend.table,
+        fragments: backend.fragments,
         kv: backend.kv,
         log,
         hasher: Hasher::new(&backend.secret),

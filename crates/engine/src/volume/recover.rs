@@ -11,6 +11,7 @@ use std::ops::Range;
 
 use crate::commit::log::Recovered;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::fragment::is_number;
 use crate::format::keys;
 use crate::format::keys::LeafKey;
 use crate::format::ops::{Op, OpReader};
@@ -18,7 +19,7 @@ use crate::format::page::{PAGE_ENTRIES, page_of};
 use crate::state::published::State;
 use crate::state::staging::Staging;
 use crate::state::table::Redo;
-use crate::{Error, Pbn, Result, Tag};
+use crate::{Blocks, Error, Pbn, Result, Tag};
 
 /// Results of recovery beside the state itself.
 #[derive(Default)]
@@ -36,8 +37,7 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
         assert_eq!(sequence, before + 1, "group {sequence} is replayed after {before}");
         let mut ops = OpReader::new(&record.ops);
         for op in ops.by_ref() {
-            let blocks = blocks_of(&op);
-            if !blocks.is_empty() && (blocks.start == 0 || blocks.end > record.header.totals.data.0) {
+            if names_nothing(&op, record.header.totals.data) {
                 return Err(Error::corrupt(
                     format!("group {sequence} in the log"),
                     format!("{op:?} lies outside the data area"),
@@ -58,13 +58,25 @@ pub fn replay(state: &mut State, staging: &Staging, records: &[Recovered]) -> Re
     Ok(found)
 }
 
-/// The blocks of the data area that an operation refers to. They never include the label, block 0.
+/// Whether an operation refers to the label, block 0, or to something that is neither in the data area nor a fragment.
+fn names_nothing(op: &Op<'_>, data: Blocks) -> bool {
+    let is_nothing = |blocks: Range<u64>| {
+        let is_of_fragments = blocks.clone().all(|number| is_number(Pbn(number)));
+        !blocks.is_empty() && (blocks.start == 0 || blocks.end > data.0) && !is_of_fragments
+    };
+    let lies_outside = matches!(op, Op::Fragment { pbn, place, .. }
+        if !is_number(*pbn) || place.blocks().any(|pbn| pbn.0 >= data.0));
+    lies_outside || is_nothing(blocks_of(op))
+}
+
+/// The blocks, or the fragments, that an operation refers to.
 fn blocks_of(op: &Op<'_>) -> Range<u64> {
     match *op {
         Op::Store { pbn, .. } | Op::Fingerprint { pbn, .. } | Op::Flags { pbn, .. } | Op::Data { pbn, .. } => {
             pbn.0..pbn.plus(1).0
         }
-        Op::Count { pbn, blocks, .. } => pbn.0..pbn.plus(blocks).0,
+        Op::Count { pbn, blocks, .. } | Op::Pack { pbn, blocks } => pbn.0..pbn.plus(blocks).0,
+        Op::Fragment { pbn, .. } => pbn.0..pbn.plus(1).0,
         Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.0..pbn.plus(u64::from(blocks)).0,
         Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropLeaf { .. } => 0..0,
     }
@@ -95,6 +107,19 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
                 debug_assert!((1..=PAGE_ENTRIES).contains(&part), "{part} entries of a page");
                 state.table.add_redo(sequence, Redo::Count(at, part, count));
                 at = at.plus(part);
+            }
+        }
+        Op::Fragment { pbn, place, tag, fingerprint } => {
+            found.stored.push((tag, pbn));
+            state.table.add_redo(sequence, Redo::Fragment(pbn, place, tag, fingerprint));
+        }
+        Op::Pack { pbn, blocks } => {
+            for pbn in (pbn.0..pbn.0 + blocks).map(Pbn) {
+                // As where a block is stored: data of an earlier group is replaced.
+                if state.logged.remove(&pbn) {
+                    staging.remove([pbn]);
+                }
+                state.table.add_redo(sequence, Redo::Pack(pbn));
             }
         }
         Op::Fingerprint { pbn, fingerprint } => state.table.add_redo(sequence, Redo::Fingerprint(pbn, fingerprint)),

@@ -32,6 +32,11 @@ pub enum BackgroundStep {
     },
     /// One turn of the work that ranks files.
     Rank,
+    /// Compresses a batch of about this many blocks, with `compress=later`.
+    Compress {
+        /// The bound.
+        blocks_max: u64,
+    },
     /// Handles bad blocks that reads and writes noticed.
     Repair,
     /// Continues the scrub, or begins a pass, by at most this many blocks.
@@ -70,6 +75,7 @@ impl Volume {
             BackgroundStep::SweepHints => Ok(self.hint_levels.sweep_hint_page()),
             BackgroundStep::Revisit { blocks_max } => Ok(self.revisits.revisit(blocks_max)?.is_some()),
             BackgroundStep::Rank => Ok(self.file_ranker.rank()?.is_some()),
+            BackgroundStep::Compress { blocks_max } => Ok(self.block_compressor.compress_some(blocks_max)?.is_some()),
             BackgroundStep::Repair => self.repairs.repair_noticed().map(|()| false),
             BackgroundStep::Scrub { blocks_max } => self.scrubber.scrub_step(blocks_max),
             BackgroundStep::CatchUpRecords => {

@@ -1,5 +1,6 @@
-//! The superblock lies in two files, `superblock` and `copies/superblock`. It changes once at most, when the volume gets
-//! its first lazy clone. Until both files have that, the volume has no such clone, so an intact one is right.
+//! The superblock lies in two files, `superblock` and `copies/superblock`. It changes when the volume gets its first lazy
+//! clone, and when it is first mounted to be compressed. Until both files have that, the volume has no such clone and no
+//! compressed block, so an intact one is right.
 
 use std::fs;
 use std::io;
@@ -53,10 +54,19 @@ fn read_one(volume: &Path, path: &Path) -> Result<Superblock> {
     }
 }
 
-/// Notes in both that the volume may have lazy clones, the copy first. A crash leaves each as it was or with the note.
+/// Notes in both that the volume may have lazy clones.
 pub fn allow_clones(volume: &Path) -> Result<()> {
+    replace_both(volume, &Superblock { has_clones: true, ..read(volume)? })
+}
+
+/// Notes in both that the volume may have compressed blocks.
+pub fn allow_fragments(volume: &Path) -> Result<()> {
+    replace_both(volume, &Superblock { has_clones: true, has_fragments: true, ..read(volume)? })
+}
+
+/// Replaces both, the copy first. A crash leaves each as it was or as it will be.
+fn replace_both(volume: &Path, superblock: &Superblock) -> Result<()> {
     let failed = |e| Error::io("writing the superblock", e);
-    let superblock = Superblock { has_clones: true, ..read(volume)? };
     let encoded = superblock.encode()?;
     Place::of(volume, superblock.volume_id).make_folder().map_err(failed)?;
     paths(volume).iter().rev().try_for_each(|path| replace_file(path, &encoded)).map_err(failed)

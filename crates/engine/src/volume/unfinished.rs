@@ -17,8 +17,8 @@ use crate::{BLOCK_BYTES, Error, Result};
 const NAME: &str = "unfinished";
 
 /// The names that making a volume creates in its directory beside the mark.
-const PARTS: [&str; 10] =
-    ["superblock", "data", "table", "log", "records", "copies", "ballast", "lock", "hints", "skipped"];
+const PARTS: [&str; 11] =
+    ["superblock", "data", "table", "log", "records", "copies", "ballast", "lock", "hints", "skipped", "fragments"];
 
 /// A volume that is being made. [`crate::Store::open_unfinished`] opens it. After [`Unfinished::finish`] any caller may
 /// open it. Without that call the volume stays unfinished, and has to be made again.

@@ -24,6 +24,7 @@ use crate::settings::values::{Settings, Tuning};
 use crate::signals::foreground::Foreground;
 use crate::signals::requests::Signals;
 use crate::stats::counters::Statistics;
+use crate::worker::compress::BlockCompressor;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::revisit::{BATCH_BLOCKS_MAX, Revisits};
@@ -61,6 +62,7 @@ pub struct WorkLoop {
     scrubber: Arc<Scrubber>,
     device_probe: Arc<DeviceProbe>,
     file_ranker: Arc<FileRanker>,
+    block_compressor: Arc<BlockCompressor>,
     revisits: Arc<Revisits>,
     worklist: Arc<Worklist>,
 }
@@ -68,8 +70,8 @@ pub struct WorkLoop {
 part!(WorkLoop {
     base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
     hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
-    scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker, revisits: Revisits,
-    worklist: Worklist
+    scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker,
+    block_compressor: BlockCompressor, revisits: Revisits, worklist: Worklist
 });
 
 impl WorkLoop {
@@ -124,6 +126,10 @@ impl WorkLoop {
         let began = self.foreground.now();
         let worked = self.revisits.revisit(blocks_max).and_then(|looked_at| match looked_at {
             None => self.file_ranker.rank(),
+            some => Ok(some),
+        });
+        let worked = worked.and_then(|looked_at| match looked_at {
+            None => self.block_compressor.compress_some(blocks_max),
             some => Ok(some),
         });
         match worked {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use oncefs_dedup::Extension;
 
 use crate::base::part;
+use crate::format::fragment::is_number;
 use crate::format::page::page_of;
 use crate::state::loading::Metadata;
 use crate::state::published::State;
@@ -35,7 +36,7 @@ impl Extender {
                 let mut state = self.state.lock();
                 let end = state.totals.data.0;
                 extension.extend(|pbn, tag| {
-                    if noes_left == 0 || pbn.0 >= end {
+                    if noes_left == 0 || (pbn.0 >= end && !is_number(pbn)) {
                         return Some(false);
                     }
                     let holds = state.table.entry(pbn)?.serves(tag);

@@ -107,6 +107,13 @@ impl Publisher {
                 self.metadata.load_pages(&missing)?;
                 continue;
             }
+            let behind = state.pages_behind(&plan)?;
+            let missing = state.table.missing(behind);
+            if !missing.is_empty() {
+                drop(state);
+                self.metadata.load_pages(&missing)?;
+                continue;
+            }
             if let Some(contradiction) = state.contradiction(&plan) {
                 return Err(contradiction);
             }
@@ -175,7 +182,8 @@ impl Publisher {
 fn placed_by(plan: &Plan) -> Vec<(Tag, Pbn)> {
     let is_replica = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & REPLICA != 0);
     let stores = plan.stores.iter().chain(plan.record_stores.iter().filter(|store| !is_replica(store.pbn)));
-    stores.map(|store| (store.tag, store.pbn)).collect()
+    let fragments = plan.fragments.iter().map(|fragment| &fragment.block);
+    stores.chain(fragments).map(|store| (store.tag, store.pbn)).collect()
 }
 
 /// A caller's value, kept until the change is published or given up.

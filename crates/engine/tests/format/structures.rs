@@ -80,6 +80,7 @@ fn the_superblock_is_as_the_page_says() {
         profile: Profile::Lrlfs,
         copies: Some(Copies::Two),
         has_clones: true,
+        has_fragments: false,
     };
     let bytes = superblock.encode().unwrap();
     let page = Section::of(PAGE, "Superblock");
@@ -398,6 +399,13 @@ fn expected(op: &Op<'_>) -> (&'static str, Vec<(&'static str, String)>) {
             ("fingerprint", vec![("pbn", pbn.to_string()), ("fingerprint", list(&fingerprint.0))])
         }
         Op::Flags { pbn, flags } => ("flags", vec![("pbn", pbn.to_string()), ("flags", list(&[*flags]))]),
+        Op::Fragment { pbn, place, tag, fingerprint } => {
+            let place = list(&place.encode().to_le_bytes());
+            let mut fields = vec![("pbn", pbn.to_string()), ("place", place), ("tag", tag_bytes(tag))];
+            fields.extend(fingerprint.iter().map(|fingerprint| ("fingerprint", list(&fingerprint.0))));
+            (if fingerprint.is_some() { "fragment, fingerprinted" } else { "fragment" }, fields)
+        }
+        Op::Pack { pbn, blocks } => ("pack", vec![("pbn", pbn.to_string()), ("blocks", blocks.to_string())]),
         Op::Data { pbn, bytes } => ("data", vec![("pbn", pbn.to_string()), ("content", list(bytes))]),
     }
 }

@@ -51,6 +51,7 @@ impl Volume {
         Backend {
             data: self.data.clone(),
             table: self.table.clone(),
+            fragments: None,
             log: self.log.clone(),
             log_bytes: LOG_BYTES,
             kv: self.kv.clone(),

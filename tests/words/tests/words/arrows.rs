@@ -16,7 +16,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("oncefs-compress", &[]),
     ("oncefs-dedup", &[]),
     ("oncefs-estimate", &["oncefs-compress", "oncefs-dedup"]),
-    ("oncefs-engine", &["oncefs-dedup", "oncefs-toolbox"]),
+    ("oncefs-engine", &["oncefs-compress", "oncefs-dedup", "oncefs-toolbox"]),
     ("oncefs-fs", &["oncefs-engine"]),
     ("oncefs-fuse", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
     (

@@ -11,7 +11,10 @@ use parking_lot::Mutex;
 use super::CheckReport;
 use super::fault::Fault;
 use crate::device::buffer::AlignedBuf;
+use crate::format::fragment::is_fragment;
 use crate::fsck::check::Checker;
+use crate::read::fragments::FragmentReader;
+use crate::read::parts::Part;
 use crate::{BLOCK_BYTES, Blocks, Pbn, Result, Tag};
 
 /// Blocks gathered before they are read: 256 MiB, so that threads waiting at the end cost little.
@@ -79,9 +82,30 @@ impl Checker {
         Ok(())
     }
 
+    /// Expands fragments and compares them with their tags.
+    fn verify_fragments(&self, fragments: &[(Pbn, Tag)]) -> Vec<(Pbn, Fault)> {
+        let mut bytes = AlignedBuf::new(fragments.len() * BLOCK_BYTES);
+        let blocks = fragments.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
+        let mut parts: Vec<Part<'_>> = blocks.map(|((pbn, _), bytes)| Part { pbn: *pbn, bytes }).collect();
+        let (results, _) = FragmentReader::new(&self.data, &self.metadata).read_spans(parts.chunks_mut(1).collect());
+        let mut faults = Vec::new();
+        for (((pbn, tag), result), block) in fragments.iter().zip(results).zip(bytes.chunks_exact(BLOCK_BYTES)) {
+            let found = self.hasher.tag(block);
+            match result {
+                Err(error) => faults.push((*pbn, Fault::Unreadable { pbn: *pbn, error: error.to_string() })),
+                Ok(()) if found != *tag => faults.push((*pbn, Fault::Rot { pbn: *pbn, stored: *tag, found })),
+                Ok(()) => {}
+            }
+        }
+        faults
+    }
+
     /// Reads blocks that are near each other in one request. If that fails, reads them one by one, to name the
     /// unreadable ones.
     fn verify_request(&self, blocks: &[(Pbn, Tag)], buffer: &mut AlignedBuf) -> Vec<(Pbn, Fault)> {
+        if blocks.first().is_some_and(|(pbn, _)| is_fragment(*pbn)) {
+            return self.verify_fragments(blocks);
+        }
         let Some((first, end)) = blocks.first().map(|first| first.0).zip(blocks.last().map(|last| last.0.plus(1)))
         else {
             return Vec::new();

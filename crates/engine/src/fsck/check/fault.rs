@@ -88,6 +88,11 @@ pub enum Fault {
         /// The error of the device.
         error: String,
     },
+    /// (5) A fragment without a place on the data area: its content is lost.
+    NoPlace {
+        /// Its number.
+        pbn: Pbn,
+    },
     /// (6) A part of a map that cannot be decoded.
     Leaf {
         /// Where.
@@ -142,6 +147,7 @@ impl Fault {
             | Fault::Free { .. }
             | Fault::Rot { .. }
             | Fault::Unreadable { .. }
+            | Fault::NoPlace { .. }
             | Fault::Leaf { .. }
             | Fault::PageAge { .. } => Remedy::None,
         }
@@ -154,7 +160,7 @@ impl Fault {
             Fault::Count { .. } => 2,
             Fault::Sum { .. } | Fault::Promised { .. } => 3,
             Fault::Free { .. } => 4,
-            Fault::Rot { .. } | Fault::Unreadable { .. } => 5,
+            Fault::Rot { .. } | Fault::Unreadable { .. } | Fault::NoPlace { .. } => 5,
             Fault::Leaf { .. } | Fault::Page { .. } | Fault::PageAge { .. } => 6,
             Fault::MapNumber { .. } => 7,
             Fault::Key { .. } => 8,
@@ -209,6 +215,7 @@ impl Fault {
                 let (found, stored) = (found.0, stored.0);
                 write!(f, "block {pbn} has content with tag {found:016x}, the table says {stored:016x}")
             }
+            Fault::NoPlace { pbn } => write!(f, "fragment {pbn} has no place on the data area: its content is lost"),
             Fault::Unreadable { pbn, error } => write!(f, "block {pbn} cannot be read: {error}"),
             Fault::Leaf { key } => {
                 let first = key.leaf * LEAF_BLOCKS;

@@ -2,10 +2,12 @@
 
 use super::blocks::Contents;
 use super::fault::Fault;
-use super::reference_counts::Counts;
+use super::reference_counts::{Counts, References};
 use super::{Audit, Phase};
-use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page};
+use crate::format::fragment::{FIRST_NUMBER, FIRST_PAGE, is_fragment};
+use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, pbns_of};
 use crate::fsck::check::Checker;
+use crate::space::allocator::Run;
 use crate::{BadBlock, Blocks, Pbn, Result};
 
 /// Pages read in one request, and the window of blocks whose references are counted at a time.
@@ -16,24 +18,61 @@ const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
 type OpenFault = Option<(Pbn, u64, u32, u32)>;
 
 impl Audit<'_> {
+    /// Adds the references from fragments to the blocks that hold them.
+    pub fn fragments_in_blocks(&mut self, references: &mut References) -> Result<()> {
+        let data = self.checker.state.lock().totals.data;
+        let mut number = FIRST_PAGE;
+        let end = self.checker.stored.fragment_pages_end()?;
+        while number < end {
+            let count = WINDOW_PAGES.min(end - number);
+            for (number, page) in (number..).zip(self.checker.pages_as_found(number, count)?) {
+                for pbn in pbns_of(number).filter(|pbn| page.count(*pbn) > 0) {
+                    let place = page.fragment_place(pbn);
+                    match place.filter(|place| place.blocks().all(|block| block.0 < data.0)) {
+                        Some(place) => {
+                            place.blocks().try_for_each(|block| references.add(Run { pbn: block, blocks: 1 }))?
+                        }
+                        None => self.report.note(Fault::NoPlace { pbn }),
+                    }
+                }
+            }
+            number += count;
+        }
+        Ok(())
+    }
+
     /// (2), (4), (5), and (6) for pages.
     pub fn table(&mut self, mut counts: Counts) -> Result<()> {
-        let end = self.checker.state.lock().totals.data.0;
+        let data_end = self.checker.state.lock().totals.data.0;
+        let numbers_end = self.checker.stored.fragment_pages_end()? * PAGE_ENTRIES;
         let mut unwritten = self.checker.state.lock().table.unwritten();
         unwritten.sort_unstable();
         let mut contents = Contents::default();
-        let mut first = 0;
+        self.entries(0..data_end, &unwritten, &mut counts, &mut contents)?;
+        self.entries(FIRST_NUMBER..numbers_end, &unwritten, &mut counts, &mut contents)?;
+        self.checker.verify(&mut contents, &mut self.report)?;
+        Ok(())
+    }
+
+    /// The same for a range of entries in one device.
+    fn entries(
+        &mut self,
+        range: std::ops::Range<u64>,
+        unwritten: &[u64],
+        counts: &mut Counts,
+        contents: &mut Contents,
+    ) -> Result<()> {
+        let (mut first, end) = (range.start, range.end);
         while first < end {
             let window = first..end.min(first + WINDOW_BLOCKS);
-            let next = self.next_of_interest(first, &unwritten, &mut counts)?;
+            let next = self.next_of_interest(first, unwritten, counts)?;
             if next < window.end {
-                self.window(window.clone(), &mut counts, &mut contents)?;
+                self.window(window.clone(), counts, contents)?;
             }
             let untouched = (next / WINDOW_BLOCKS * WINDOW_BLOCKS).min(end);
             first = window.end.max(untouched);
-            assert!(window.end <= first && first <= end, "{first} follows {window:?}, the data area ends at {end}");
+            assert!(window.end <= first && first <= end, "{first} follows {window:?}, the entries end at {end}");
         }
-        self.checker.verify(&mut contents, &mut self.report)?;
         Ok(())
     }
 
@@ -56,7 +95,7 @@ impl Audit<'_> {
         let mut open = None;
         for (number, (page, counted)) in (number..).zip(pages.iter().zip(counted.chunks(PAGE_ENTRIES as usize))) {
             self.page_itself(number, page);
-            for (pbn, counted) in (number * PAGE_ENTRIES..).map(Pbn).zip(counted) {
+            for (pbn, counted) in pbns_of(number).zip(counted) {
                 let is_whole = !page.is_damaged(pbn);
                 let entry = page.entry(pbn);
                 if is_whole && entry.count != *counted {
@@ -100,7 +139,10 @@ impl Audit<'_> {
     }
 
     fn live(&mut self, pbn: Pbn, entry: &Entry, contents: &mut Contents) -> Result<()> {
-        self.report.live += Blocks(1);
+        match is_fragment(pbn) {
+            true => self.report.fragments += 1,
+            false => self.report.live += Blocks(1),
+        }
         if self.checker.space.is_known_free(pbn) {
             self.report.note(Fault::Free { pbn });
         }
@@ -109,7 +151,7 @@ impl Audit<'_> {
             let references = entry.count.saturating_sub(1);
             self.report.bad.push(BadBlock { pbn, replacement: None, references });
         }
-        if self.read_data && !entry.is_bad() && !contents.add(pbn, entry.tag) {
+        if self.read_data && !entry.is_bad() && !entry.is_pack() && !contents.add(pbn, entry.tag) {
             self.checker.verify(contents, &mut self.report)?;
             assert!(contents.add(pbn, entry.tag), "nothing is gathered, and block {pbn} has no room");
         }
@@ -118,6 +160,24 @@ impl Audit<'_> {
 }
 
 impl Checker {
+    /// Whether a live fragment has a byte in a block.
+    pub fn holds_fragments(&self, block: Pbn) -> Result<bool> {
+        let end = self.stored.fragment_pages_end()?;
+        let mut number = FIRST_PAGE;
+        while number < end && !is_fragment(block) {
+            let count = WINDOW_PAGES.min(end - number);
+            for (number, page) in (number..).zip(self.pages_as_found(number, count)?) {
+                let mut live = pbns_of(number).filter(|pbn| page.count(*pbn) > 0);
+                if live.any(|pbn| page.fragment_place(pbn).is_some_and(|place| place.blocks().any(|pbn| pbn == block)))
+                {
+                    return Ok(true);
+                }
+            }
+            number += count;
+        }
+        Ok(false)
+    }
+
     /// Pages as they are now, in memory or on disk. Damaged ones as far as they are intact.
     fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
         let next = self.stored.next_written_page(first);

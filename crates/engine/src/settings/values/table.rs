@@ -5,7 +5,7 @@ use std::time::Duration;
 use oncefs_dedup::{Eviction, PaceMode as Mode, Ranks, Schedule, Slowdown};
 use oncefs_toolbox::sizes;
 
-use super::{FingerprintMode, Inline, Settings, Verify};
+use super::{Compress, FingerprintMode, Inline, Settings, Verify};
 use crate::Copies;
 
 /// The values that a setting can have.
@@ -176,6 +176,7 @@ fn share(percent: u64) -> f64 {
 const INLINE: [Inline; 3] = [Inline::Off, Inline::All, Inline::Adaptive];
 const RANKS: [Ranks; 3] = [Ranks::Off, Ranks::On, Ranks::Paper];
 const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto];
+const COMPRESS: [Compress; 2] = [Compress::Off, Compress::Later];
 const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
 const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
 const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
@@ -283,6 +284,24 @@ pub static SETTINGS: &[Setting] = &[
         |s, n| s.cpu_percent_max = n,
         "CPU load above which fewer requests are looked up; 100: no limit",
     ),
+    setting(
+        "compress",
+        Range::Choice(&["off", "later"]),
+        false,
+        |s| place(&COMPRESS, &s.compress),
+        |s, n| s.compress = COMPRESS[n as usize],
+        "experimental: when to compress blocks: never, or by the worker; earlier versions cannot open the volume any more",
+    ),
+    Setting {
+        name: "compress_method",
+        what: "how to compress blocks: a higher level takes longer and saves a little more",
+        live: true,
+        value: Value::Text {
+            form: "lz4, zstd, or zstd: and a level from 1 to 19",
+            get: |s| s.compress_method.to_string(),
+            set: |s, text| text.parse().map(|method| s.compress_method = method).is_ok(),
+        },
+    },
     setting(
         "fingerprints",
         Range::Choice(&["eager", "lazy", "auto"]),

@@ -102,6 +102,7 @@ fn every_bit_of_superblock_hints_and_skipped_counts() {
         profile,
         copies: None,
         has_clones: false,
+        has_fragments: false,
     };
     assert_every_bit_counts("superblock", &superblock.encode().unwrap(), |bytes| {
         superblock::Superblock::decode(bytes, "a volume").is_ok()

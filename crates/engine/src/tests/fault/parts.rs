@@ -41,6 +41,7 @@ pub(super) fn copy_of(devices: &Devices) -> Devices {
     Devices {
         data: image(&devices.data),
         table: image(&devices.table),
+        fragments: image(&devices.fragments),
         log: image(&devices.log),
         kv: Arc::new(devices.kv.after_power_cut(true)),
         hints: image(&devices.hints),

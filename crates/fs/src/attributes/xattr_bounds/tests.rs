@@ -21,6 +21,7 @@ const USER: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 struct Volume {
     data: Arc<MemoryDevice>,
     table: Arc<MemoryDevice>,
+    fragments: None,
     log: Arc<MemoryDevice>,
     kv: Arc<MemoryKv>,
 }

@@ -1,0 +1,190 @@
+//! Reads fragments: the blocks of the device that hold them, in as few requests as possible and all of them at once, and
+//! expands each into its place. What comes out is compared with tags like any block that was read.
+
+use std::sync::Arc;
+
+use oncefs_compress::Expander;
+
+use crate::device::Io;
+use crate::format::fragment::{FragmentPlace, is_number};
+use crate::format::page::page_of;
+use crate::read::parts::Part;
+use crate::space::data_area::DataArea;
+use crate::state::loading::Metadata;
+use crate::state::table::damaged_entry;
+use crate::sync::{LockRank, Mutex};
+use crate::{BLOCK_BYTES, Error, Pbn, Result};
+
+/// Fragments this near to each other are read in one request.
+const GAP_BYTES_MAX: u64 = 32 << 10;
+/// Most bytes of a request.
+const REQUEST_BYTES_MAX: u64 = 1 << 20;
+/// Pages of the block table looked at together.
+const PORTION_PAGES: usize = 32;
+/// Idle expanders that are kept.
+const EXPANDERS_MAX: usize = 4;
+
+/// Reads fragments, unverified.
+pub struct FragmentReader {
+    data: Arc<DataArea>,
+    metadata: Arc<Metadata>,
+    /// Expanders that no thread uses.
+    idle: Mutex<Vec<Expander>>,
+}
+
+/// A fragment that is wanted.
+struct Wanted<'a> {
+    pbn: Pbn,
+    /// The index of its span.
+    span: usize,
+    block: &'a mut [u8],
+}
+
+/// Adjacent blocks of the device that are read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Extent {
+    at: u64,
+    end: u64,
+}
+
+impl FragmentReader {
+    /// It uses these parts.
+    pub fn new(data: &Arc<DataArea>, metadata: &Arc<Metadata>) -> Self {
+        Self { data: data.clone(), metadata: metadata.clone(), idle: Mutex::new(LockRank::Part, Vec::new()) }
+    }
+
+    /// Reads spans of fragments, which come in ascending order of their numbers, and returns the result of each, and
+    /// how many bytes were read. After an error the bytes of a span are undefined.
+    pub fn read_spans(&self, spans: Vec<&mut [Part<'_>]>) -> (Vec<Result<()>>, u64) {
+        let mut results: Vec<Result<()>> = spans.iter().map(|_| Ok(())).collect();
+        let mut wanted = Vec::new();
+        for (span, parts) in spans.into_iter().enumerate() {
+            for part in parts {
+                let blocks = part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES));
+                wanted.extend(blocks.map(|(pbn, block)| Wanted { pbn, span, block }));
+            }
+        }
+        let mut note = |span: usize, error| {
+            if results[span].is_ok() {
+                results[span] = Err(error);
+            }
+        };
+        let mut placed = Vec::with_capacity(wanted.len());
+        let places = self.places_of(&wanted.iter().map(|wanted| wanted.pbn).collect::<Vec<_>>());
+        for (wanted, place) in wanted.into_iter().zip(places) {
+            match place {
+                Ok(place) => placed.push((place, wanted)),
+                Err(error) => note(wanted.span, error),
+            }
+        }
+        placed.sort_by_key(|(place, _)| place.at);
+        let extents = extents_of(placed.iter().map(|(place, _)| *place));
+        let mut buffers: Vec<_> =
+            extents.iter().map(|extent| self.data.take_buffer((extent.end - extent.at) as usize)).collect();
+        let requests = extents.iter().zip(&mut buffers);
+        let mut reads: Vec<Io<'_>> = requests.map(|(extent, buffer)| Io::read(extent.at, &mut buffer[..])).collect();
+        let read = self.data.read_many(&mut reads);
+        drop(reads);
+        let bytes = extents.iter().zip(&read).filter(|(_, result)| result.is_ok());
+        let bytes = bytes.map(|(extent, _)| extent.end - extent.at).sum();
+        let mut expander = self.idle.lock().pop().unwrap_or_default();
+        for (place, wanted) in placed {
+            let index = extents.partition_point(|extent| extent.end < place.end());
+            if let Err(error) = &read[index] {
+                note(wanted.span, Error::corrupt(format!("fragment {}", wanted.pbn), error.to_string()));
+                continue;
+            }
+            let from = (place.at - extents[index].at) as usize;
+            let fragment = &buffers[index][from..from + usize::from(place.bytes)];
+            if expander.expand(place.coding, fragment, wanted.block).is_err() {
+                note(wanted.span, not_expanded(wanted.pbn, place));
+            }
+        }
+        self.give_back(expander);
+        (results, bytes)
+    }
+
+    fn give_back(&self, expander: Expander) {
+        let mut idle = self.idle.lock();
+        if idle.len() < EXPANDERS_MAX {
+            idle.push(expander);
+        }
+    }
+
+    /// Where fragments lie.
+    fn places_of(&self, numbers: &[Pbn]) -> Vec<Result<FragmentPlace>> {
+        let by_page: Vec<&[Pbn]> = numbers.chunk_by(|a, b| page_of(*a) == page_of(*b)).collect();
+        let portions = by_page.chunks(PORTION_PAGES);
+        portions.flat_map(|portion| self.places_in(portion)).collect()
+    }
+
+    fn places_in(&self, portion: &[&[Pbn]]) -> Vec<Result<FragmentPlace>> {
+        let pages = || portion.iter().map(|numbers| page_of(numbers[0])).collect();
+        let numbers = || portion.iter().flat_map(|numbers| numbers.iter().copied());
+        let places = self.metadata.with_pages(pages, |pages| {
+            let place = |pbn: Pbn| match is_number(pbn) {
+                true if pages.is_damaged(pbn) => Err(damaged_entry(pbn)),
+                true => pages.fragment_place(pbn).ok_or_else(|| no_place(pbn)),
+                false => Err(no_place(pbn)),
+            };
+            numbers().map(place).collect::<Vec<_>>()
+        });
+        places.unwrap_or_else(|error| numbers().map(|pbn| Err(unread(pbn, &error))).collect())
+    }
+}
+
+/// The requests for places, which come in ascending order.
+fn extents_of(places: impl Iterator<Item = FragmentPlace>) -> Vec<Extent> {
+    let block = BLOCK_BYTES as u64;
+    let mut extents: Vec<Extent> = Vec::new();
+    for place in places {
+        let (at, end) = (place.at / block * block, place.end().next_multiple_of(block));
+        match extents.last_mut() {
+            Some(last) if at <= last.end + GAP_BYTES_MAX && end.max(last.end) - last.at <= REQUEST_BYTES_MAX => {
+                last.end = last.end.max(end);
+            }
+            _ => extents.push(Extent { at, end }),
+        }
+    }
+    extents
+}
+
+fn no_place(pbn: Pbn) -> Error {
+    Error::corrupt("the block table", format!("fragment {pbn} has no place"))
+}
+
+fn unread(pbn: Pbn, error: &Error) -> Error {
+    Error::corrupt(format!("the place of fragment {pbn}"), error.to_string())
+}
+
+fn not_expanded(pbn: Pbn, place: FragmentPlace) -> Error {
+    let why = format!("the {} bytes at byte {} of the data area are no compressed block", place.bytes, place.at);
+    Error::corrupt(format!("fragment {pbn}"), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_compress::Coding;
+
+    use super::*;
+
+    fn extents(places: &[(u64, u16)]) -> Vec<(u64, u64)> {
+        let place = |&(at, bytes): &(u64, u16)| FragmentPlace { at, bytes, coding: Coding::Lz4 };
+        extents_of(places.iter().map(place)).iter().map(|extent| (extent.at, extent.end)).collect()
+    }
+
+    #[test]
+    fn fragments_of_a_pack_and_of_packs_nearby_are_one_request() {
+        assert_eq!(extents(&[(4096, 100), (4196, 3_000), (8_000, 500)]), [(4096, 12_288)]);
+        assert_eq!(extents(&[(4096, 100), (40_960, 10)]), [(4096, 45_056)]);
+        assert_eq!(extents(&[(4096, 100), (45_056, 10)]), [(4096, 8192), (45_056, 49_152)]);
+        assert_eq!(extents(&[(8191, 2)]), [(4096, 12_288)]);
+    }
+
+    #[test]
+    fn a_request_has_a_longest_length() {
+        let places: Vec<(u64, u16)> = (1..=300).map(|n| (n * 4096, 3_584)).collect();
+        let extents = extents(&places);
+        assert!(extents.iter().all(|(at, end)| end - at <= REQUEST_BYTES_MAX) && extents.len() == 2, "{extents:?}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Compression by the worker on volumes in memory: what it saves, that content stays, what a power cut leaves, what damage
+//! does, and that space comes back.
+
+use oncefs_compress::Method;
+
+use crate::device::Device;
+use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::fragment::is_fragment;
+use crate::format::keys::LeafKey;
+use crate::format::page::page_of;
+use crate::fsck::parts::checker;
+use crate::settings::values::{Compress, Settings};
+use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::volume::assembly::Volume;
+use crate::{BLOCK_BYTES, Blocks, Error, MapId, Pbn};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+/// Blocks of text-like bytes that no other seed gives, and that shrink to about a third.
+fn text(blocks: usize, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut bytes = Vec::with_capacity(blocks * BLOCK_BYTES);
+    while bytes.len() < blocks * BLOCK_BYTES {
+        let word = random.below(50_000);
+        bytes.extend_from_slice(format!("line {word} of file {seed}, {}\n", word * 7).as_bytes());
+    }
+    bytes.truncate(blocks * BLOCK_BYTES);
+    bytes
+}
+
+fn later(method: Method) -> Settings {
+    Settings { compress: Compress::Later, compress_method: method, ..one_level() }
+}
+
+fn zstd() -> Settings {
+    later(Method::Zstd(1))
+}
+
+/// Works until nothing is left to compress.
+fn compress_all(volume: &Volume) {
+    while volume.block_compressor.compress_some(300).unwrap().is_some() {}
+}
+
+fn used(volume: &Volume) -> u64 {
+    volume.base.state.lock().totals.used.0
+}
+
+fn assert_content(volume: &Volume, files: &[(MapId, Vec<u8>)]) {
+    for (map, content) in files {
+        assert!(*volume.reader.read(*map, 0, content.len()).unwrap() == **content, "map {} has other bytes", map.0);
+    }
+    let report = checker(volume).check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+/// The pbns of a map's first leaf.
+fn pbns_of(volume: &Volume, map: MapId) -> Vec<Pbn> {
+    let leaf = volume.metadata.leaf(LeafKey { map, leaf: 0 }).unwrap();
+    let data = leaf.slice(0, LEAF_BLOCKS as u16).filter_map(|extent| match extent.target {
+        Target::Data(pbn) => Some((0..u64::from(extent.blocks)).map(move |n| pbn.plus(n))),
+        Target::Hole | Target::Reserved => None,
+    });
+    data.flatten().collect()
+}
+
+fn written(devices: &Devices, files: &[(MapId, Vec<u8>)]) -> Volume {
+    let volume = devices.open();
+    for (map, content) in files {
+        volume.write(*map, 0, content, |_, _| ()).unwrap();
+    }
+    volume.commits.commit().unwrap();
+    volume
+}
+
+#[test]
+fn files_shrink_and_keep_their_content_in_memory_on_disk_and_after_a_checkpoint() {
+    for method in [Method::Lz4, Method::Zstd(1)] {
+        let devices = Devices::new(Blocks(4_000), later(method));
+        let files: Vec<_> = (1..5).map(|n| (MapId(n), text(150, n))).collect();
+        let volume = written(&devices, &files);
+        let before = used(&volume);
+        compress_all(&volume);
+        volume.commits.commit().unwrap();
+        let after = used(&volume);
+        assert!(after * 2 < before, "{method}: {before} blocks became {after}");
+        assert!(pbns_of(&volume, MapId(1)).iter().all(|pbn| is_fragment(*pbn)), "every block of a text shrinks");
+        assert_content(&volume, &files);
+        volume.commits.checkpoint().unwrap();
+        drop(volume);
+        let volume = devices.open();
+        assert_eq!(used(&volume), after);
+        assert_content(&volume, &files);
+        compress_all(&volume);
+        assert_eq!(used(&volume), after, "nothing is left to do");
+    }
+}
+
+#[test]
+fn what_does_not_shrink_stays_and_is_tried_once() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let files = vec![(MapId(1), unique(200, 1)), (MapId(2), text(40, 2))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    let placed = pbns_of(&volume, MapId(1));
+    assert!(placed.iter().all(|pbn| !is_fragment(*pbn)));
+    let flags = |pbn: Pbn| volume.metadata.known_entry(pbn).unwrap().flags;
+    assert!(placed.iter().all(|pbn| flags(*pbn) == crate::format::page::INCOMPRESSIBLE));
+    let read = || volume.base.stats.counters.data_bytes_read.load(std::sync::atomic::Ordering::Relaxed);
+    let before = read();
+    volume.write(MapId(3), 0, &text(8, 3), |_, _| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
+    compress_all(&volume);
+    assert!(read() - before < 20 * BLOCK, "blocks that did not shrink are read again: {} bytes", read() - before);
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn shared_blocks_are_compressed_once_and_stay_shared() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let content = text(200, 1);
+    let files: Vec<_> = (1..5).map(|n| (MapId(n), content.clone())).collect();
+    let volume = written(&devices, &files[..1]);
+    for (map, _) in &files[1..] {
+        volume.clone_blocks((MapId(1), crate::Lbn(0)), (*map, crate::Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+    }
+    compress_all(&volume);
+    let first = pbns_of(&volume, MapId(1));
+    for (map, _) in &files {
+        assert_eq!(pbns_of(&volume, *map), first, "map {}", map.0);
+    }
+    assert_eq!(volume.metadata.known_entry(first[0]).unwrap().count, 4);
+    assert!(used(&volume) < 101, "{} blocks are used", used(&volume));
+    assert_content(&volume, &files);
+    // A write of the same content shares a fragment.
+    let before = used(&volume);
+    volume.write(MapId(9), 0, &content[..64 * BLOCK_BYTES], |_, _| ()).unwrap();
+    assert_eq!(pbns_of(&volume, MapId(9)), first[..64]);
+    assert_eq!(used(&volume), before);
+}
+
+#[test]
+fn rewriting_and_deleting_gives_the_space_of_packs_back() {
+    let devices = Devices::new(Blocks(3_000), zstd());
+    let mut files: Vec<_> = (1..4).map(|n| (MapId(n), text(300, n))).collect();
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    for n in (0..300_usize).step_by(3) {
+        let block = text(1, 1_000 + n as u64);
+        files[0].1[n * BLOCK_BYTES..(n + 1) * BLOCK_BYTES].copy_from_slice(&block);
+        volume.write(MapId(1), n as u64 * BLOCK, &block, |_, _| ()).unwrap();
+    }
+    assert_content(&volume, &files);
+    volume.commits.checkpoint().unwrap();
+    for (map, _) in &files {
+        volume.range_changes.truncate(*map, 0, |_, _| ()).unwrap();
+        volume.commits.checkpoint().unwrap();
+    }
+    assert_eq!(used(&volume), 1, "only the label is left");
+    let empty: Vec<_> = files.iter().map(|(map, _)| (*map, Vec::new())).collect();
+    assert_content(&volume, &empty);
+    // Numbers and blocks are handed out again.
+    let again: Vec<_> = (11..20).map(|n| (MapId(n), text(300, n))).collect();
+    for (map, content) in &again {
+        volume.write(*map, 0, content, |_, _| ()).unwrap();
+        volume.commits.commit().unwrap();
+        compress_all(&volume);
+        volume.commits.commit().unwrap();
+    }
+    assert_content(&volume, &again);
+}
+
+#[test]
+fn a_power_cut_leaves_each_block_compressed_or_not() {
+    for seed in 0..12 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut devices = Devices::new(Blocks(3_000), zstd());
+        let mut files: Vec<_> = (1..4).map(|n| (MapId(n), text(60 + random.below(200) as usize, n))).collect();
+        drop(written(&devices, &files));
+        for round in 0..4 {
+            let volume = devices.open();
+            let turns = random.below(6);
+            for _ in 0..turns {
+                volume.block_compressor.compress_some(300).unwrap();
+                match random.below(5) {
+                    0 => volume.commits.commit().unwrap(),
+                    1 => volume.commits.checkpoint().unwrap(),
+                    _ => {}
+                }
+            }
+            volume.commits.commit().unwrap();
+            let (map, content) = &mut files[random.below(3) as usize];
+            let at = random.below(content.len() as u64 / BLOCK) as usize;
+            let block = text(1, seed * 1_000 + round);
+            content[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&block);
+            volume.write(*map, at as u64 * BLOCK, &block, |_, _| ()).unwrap();
+            volume.commits.commit().unwrap();
+            // These may or may not survive, and change no content.
+            for _ in 0..random.below(4) {
+                volume.block_compressor.compress_some(300).unwrap();
+            }
+            drop(volume);
+            devices = devices.after_power_cut(&mut random);
+            assert_content(&devices.open(), &files);
+        }
+    }
+}
+
+#[test]
+fn damage_in_a_pack_is_an_error_and_never_other_bytes() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let files = vec![(MapId(1), text(100, 1))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    volume.commits.checkpoint().unwrap();
+    let pbns = pbns_of(&volume, MapId(1));
+    let place = |pbn: Pbn| {
+        let pages = || vec![page_of(pbn)];
+        volume.metadata.with_pages(pages, |pages| pages.fragment_place(pbn)).unwrap().unwrap()
+    };
+    let hit = place(pbns[50]);
+    let mut byte = [0];
+    devices.data.read_at(&mut byte, hit.at + 7).unwrap();
+    devices.data.write_at(&[byte[0] ^ 0x10], hit.at + 7).unwrap();
+    for (n, block) in files[0].1.chunks(BLOCK_BYTES).enumerate() {
+        match volume.reader.read(MapId(1), n as u64 * BLOCK, BLOCK_BYTES) {
+            Ok(read) => assert!(*read == *block, "block {n} has other bytes"),
+            Err(error) => assert!(n == 50 && matches!(error, Error::Corrupt { .. }), "block {n}: {error}"),
+        }
+    }
+    let report = checker(&volume).check(true, &mut |_, _| ()).unwrap();
+    assert_eq!(report.problems_count, 1, "{:#?}", report.problems);
+    // The worker notes what the reads met, and the file can be removed.
+    volume.repairs.repair_noticed().unwrap();
+    assert!(volume.metadata.known_entry(pbns[50]).unwrap().is_bad());
+    volume.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
+}

@@ -1,0 +1,374 @@
+//! Compression by the worker (`compress=later`): blocks of files become fragments, which lie one behind the other in
+//! packs. It is a remap to a smaller copy: the fragment is a new number with the same content, the file's place gets
+//! it, and the block is released.
+//!
+//! A pass visits all maps in order. Each batch is read, compared with the table, compressed, written to packs, and
+//! published map by map. A crash before a publication is durable leaves its blocks in their places and the pack free; a
+//! crash after it leaves the fragments.
+//!
+//! A block that several places share is compressed once: the pass remembers its fragment until all of them are moved.
+//! If too many are remembered, shared blocks stay as they are until the next pass, so no pass separates what was shared.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use hashbrown::{HashMap, HashSet};
+use oncefs_compress::Compressor;
+
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::fragment::is_fragment;
+use crate::format::group_bytes::GroupBytes;
+use crate::format::keys::LeafKey;
+use crate::format::page::{COPIED, Entry, INCOMPRESSIBLE};
+use crate::hash::Hasher;
+use crate::place::free_blocks::FreeBlocks;
+use crate::place::write_out::BlockWriter;
+use crate::read::damage_reports::DamageReports;
+use crate::read::device::DataReader;
+use crate::read::parts::{cut_spans, runs_into};
+use crate::settings::values::{Compress, Tuning};
+use crate::signals::health::Health;
+use crate::space::data_area::DataArea;
+use crate::space::pins::Pins;
+use crate::state::loading::Metadata;
+use crate::state::maps::MapLocks;
+use crate::state::published::{Incref, Plan, StoredBlock, StoredFragment};
+use crate::state::staging::Staging;
+use crate::stats::counters::Statistics;
+use crate::sync::{LockRank, Mutex};
+use crate::worker::pack::PackedBatch;
+use crate::worker::worklist::Worklist;
+use crate::write::lazy_clone::LazyClones;
+use crate::write::map_edit::MapEdit;
+use crate::write::publish::Publisher;
+use crate::write::remap::place_of;
+use crate::write::visit::{Place, ascending};
+use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
+
+/// Most blocks of a batch: 4 MiB of data.
+const BATCH_BLOCKS_MAX: u64 = 1_024;
+/// Leaves that are looked at together, and how often for a batch: small files have a leaf each.
+const PORTION_LEAVES: usize = 4;
+const PORTIONS_MAX: usize = 128;
+/// Most shared blocks that a pass remembers: bounds its memory at about 2 MB.
+const REMEMBERED_MAX: usize = 64 << 10;
+/// One part in this many of the data area stays free for other work.
+const ROOM_SHARE: u64 = 64;
+
+/// Where the pass over all maps is.
+struct Pass {
+    /// The next leaf. None: no pass is under way.
+    next: Option<LeafKey>,
+    /// How many blocks had been placed when it began.
+    placed_before: u64,
+    moved: Moved,
+}
+
+/// The fragments of shared blocks, by block. Advice: a block may have other content by now.
+type Moved = HashMap<Pbn, Pbn>;
+
+/// A block that may be compressed.
+struct Candidate {
+    pbn: Pbn,
+    entry: Entry,
+    /// Its fragment, if the pass made one, and that one's entry.
+    moved: Option<(Pbn, Entry)>,
+}
+
+/// Compresses blocks of files.
+pub struct BlockCompressor {
+    health: Arc<Health>,
+    tuning: Arc<Tuning>,
+    maps: Arc<MapLocks>,
+    data: Arc<DataArea>,
+    pins: Arc<Pins>,
+    staging: Arc<Staging>,
+    hasher: Arc<Hasher>,
+    stats: Arc<Statistics>,
+    metadata: Arc<Metadata>,
+    free_blocks: Arc<FreeBlocks>,
+    block_writer: Arc<BlockWriter>,
+    data_reader: Arc<DataReader>,
+    damage_reports: Arc<DamageReports>,
+    change_room: Arc<ChangeRoom>,
+    lazy_clones: Arc<LazyClones>,
+    publisher: Arc<Publisher>,
+    worklist: Arc<Worklist>,
+    /// None while a turn has it.
+    pass: Mutex<Option<Pass>>,
+}
+
+impl BlockCompressor {
+    /// It uses these parts.
+    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
+    pub fn new(
+        base: &BaseParts,
+        metadata: &Arc<Metadata>,
+        free_blocks: &Arc<FreeBlocks>,
+        block_writer: &Arc<BlockWriter>,
+        data_reader: &Arc<DataReader>,
+        damage_reports: &Arc<DamageReports>,
+        change_room: &Arc<ChangeRoom>,
+        lazy_clones: &Arc<LazyClones>,
+        publisher: &Arc<Publisher>,
+        worklist: &Arc<Worklist>,
+    ) -> Self {
+        let pass = Some(Pass { next: Some(FIRST_LEAF), placed_before: 0, moved: Moved::new() });
+        Self {
+            health: base.health.clone(),
+            tuning: base.tuning.clone(),
+            maps: base.maps.clone(),
+            data: base.data.clone(),
+            pins: base.pins.clone(),
+            staging: base.staging.clone(),
+            hasher: base.hasher.clone(),
+            stats: base.stats.clone(),
+            metadata: metadata.clone(),
+            free_blocks: free_blocks.clone(),
+            block_writer: block_writer.clone(),
+            data_reader: data_reader.clone(),
+            damage_reports: damage_reports.clone(),
+            change_room: change_room.clone(),
+            lazy_clones: lazy_clones.clone(),
+            publisher: publisher.clone(),
+            worklist: worklist.clone(),
+            pass: Mutex::new(LockRank::Leaf, pass),
+        }
+    }
+
+    /// One turn: compresses a batch of about `blocks_max` blocks. Returns how many blocks it looked at. None: compression is off, or nothing was
+    /// placed since the last pass began.
+    pub fn compress_some(&self, blocks_max: u64) -> Result<Option<u64>> {
+        if self.tuning.with(|settings| settings.compress) == Compress::Off {
+            return Ok(None);
+        }
+        self.health.usable()?;
+        let Some(mut pass) = self.pass.lock().take() else { return Ok(None) };
+        let looked_at = self.advance(&mut pass, blocks_max.clamp(1, BATCH_BLOCKS_MAX));
+        *self.pass.lock() = Some(pass);
+        looked_at
+    }
+
+    fn advance(&self, pass: &mut Pass, blocks_max: u64) -> Result<Option<u64>> {
+        let Some(from) = pass.next else {
+            let placed = self.stats.counters.blocks_placed.load(Relaxed);
+            if placed == pass.placed_before {
+                return Ok(None);
+            }
+            *pass = Pass { next: Some(FIRST_LEAF), placed_before: placed, moved: Moved::new() };
+            return Ok(Some(0));
+        };
+        self.change_room.wait_for_background_room();
+        let (mut places, mut next) = (Vec::new(), Some(from));
+        for _ in 0..PORTIONS_MAX {
+            let Some(from) = next.filter(|_| (places.len() as u64) < blocks_max) else { break };
+            next = self.worklist.add_leaves_from(from, PORTION_LEAVES, |_| true, &mut places)?;
+        }
+        self.compress_places(&places, &mut pass.moved)?;
+        pass.next = next;
+        Ok(Some(places.len() as u64))
+    }
+
+    /// Compresses the blocks at these places, as far as it pays.
+    fn compress_places(&self, places: &[Place], moved: &mut Moved) -> Result<()> {
+        // From here on no visited block is reused, so each holds the content that the table names.
+        let _pin = self.pins.pin();
+        let candidates = self.candidates(places, moved);
+        let mut bytes = self.data.take_buffer(candidates.len() * BLOCK_BYTES);
+        let sound = self.read(&candidates, &mut bytes);
+        let mut batch = self.compressed(&candidates, &sound, &bytes);
+        self.mark_incompressible(&batch.kept)?;
+        let published = self.write(&mut batch).and_then(|()| self.publish(places, &mut batch, moved));
+        let (blocks, numbers) = batch.unused();
+        self.free_blocks.give_back(&blocks);
+        self.free_blocks.give_back_numbers(&numbers);
+        published
+    }
+
+    /// The blocks at these places that may be compressed, ascending.
+    fn candidates(&self, places: &[Place], moved: &Moved) -> Vec<Candidate> {
+        let of_blocks = places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| !is_fragment(*pbn));
+        let pbns = ascending(of_blocks.filter(|pbn| self.staging.get(*pbn).is_none()));
+        let numbers = ascending(pbns.iter().filter_map(|pbn| moved.get(pbn).copied()));
+        let (entries, fragments) = (self.metadata.known_entries(&pbns), self.metadata.known_entries(&numbers));
+        let is_full = moved.len() >= REMEMBERED_MAX;
+        let candidate = |pbn: Pbn| {
+            let entry = *entries.get(&pbn)?;
+            let moved = moved.get(&pbn).and_then(|number| Some((*number, *fragments.get(number)?)));
+            let may_move = entry.flags & (INCOMPRESSIBLE | COPIED) == 0 && entry.serves(entry.tag);
+            let may_be_remembered = entry.count == 1 || moved.is_some() || !is_full;
+            (may_move && may_be_remembered).then_some(Candidate { pbn, entry, moved })
+        };
+        pbns.into_iter().filter_map(candidate).collect()
+    }
+
+    /// Reads candidates into adjacent places of `bytes`, past the read cache, and tells which are what the table says.
+    fn read(&self, candidates: &[Candidate], bytes: &mut [u8]) -> Vec<bool> {
+        let blocks: Vec<(Pbn, ())> = candidates.iter().map(|candidate| (candidate.pbn, ())).collect();
+        let mut parts = runs_into(&blocks, bytes);
+        let mut spans = cut_spans(&mut parts);
+        let mut unread: HashSet<Pbn> = HashSet::new();
+        match self.data_reader.read_as_they_are(&mut spans) {
+            Ok(results) => {
+                let failed = spans.iter().zip(results).filter(|(_, result)| result.is_err());
+                unread.extend(failed.flat_map(|(span, _)| span.iter().flat_map(|part| part.pbns())));
+            }
+            Err(_) => unread.extend(candidates.iter().map(|candidate| candidate.pbn)),
+        }
+        let blocks = candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES));
+        blocks
+            .map(|(Candidate { pbn, entry, .. }, block)| {
+                let is_sound = !unread.contains(pbn) && self.hasher.is_sound(entry, block);
+                if !is_sound {
+                    self.damage_reports.suspect(*pbn);
+                }
+                is_sound
+            })
+            .collect()
+    }
+
+    /// Compresses the sound ones into packs. Shared blocks get fingerprints, so that the next place that has them is
+    /// known to have the content of their fragments.
+    fn compressed(&self, candidates: &[Candidate], sound: &[bool], bytes: &[u8]) -> PackedBatch {
+        let method = self.tuning.with(|settings| settings.compress_method);
+        let mut compressor = Compressor::new(method);
+        let mut batch = PackedBatch::default();
+        let blocks = candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES)).zip(sound);
+        for ((Candidate { pbn, entry, moved }, block), _) in blocks.filter(|(_, is_sound)| **is_sound) {
+            let is_needed = entry.count > 1 || moved.is_some();
+            let fingerprint = if is_needed { Some(self.hasher.fingerprint_of(block)) } else { entry.fingerprint };
+            if let Some((number, fragment)) = moved
+                && fragment.serves(entry.tag)
+                && fragment.fingerprint == fingerprint
+            {
+                batch.moved.insert(*pbn, Incref { pbn: *number, tag: entry.tag });
+                continue;
+            }
+            match compressor.compress(block) {
+                Some(fragment) => batch.add(*pbn, Entry { fingerprint, ..*entry }, fragment, method.coding()),
+                None => batch.kept.push((*pbn, *entry)),
+            }
+        }
+        batch.drop_worthless();
+        batch
+    }
+
+    /// Notes that blocks did not shrink, so that later passes leave them out.
+    fn mark_incompressible(&self, kept: &[(Pbn, Entry)]) -> Result<()> {
+        if kept.is_empty() {
+            return Ok(());
+        }
+        let plan = Plan {
+            expected: kept.iter().map(|(pbn, entry)| Incref { pbn: *pbn, tag: entry.tag }).collect(),
+            flags: kept.iter().map(|(pbn, entry)| (*pbn, entry.flags | INCOMPRESSIBLE)).collect(),
+            ..Plan::default()
+        };
+        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(kept.len() as u64));
+        // If one of them was freed meanwhile, the next pass marks the others.
+        self.publisher.publish_plan(plan).map(drop)
+    }
+
+    /// Gives fragments numbers, and packs places, and writes the packs.
+    fn write(&self, batch: &mut PackedBatch) -> Result<()> {
+        if batch.len() > 0 {
+            batch.give_numbers(self.free_blocks.take_numbers(batch.len() as u64)?);
+        }
+        let left_min = Blocks(self.free_blocks.totals().data.0 / ROOM_SHARE);
+        for pack in &mut batch.packs {
+            let Some(run) = self.free_blocks.allocate_contiguous(pack.blocks(), left_min)? else { continue };
+            pack.run = Some(run);
+            let bytes = pack.padded();
+            self.block_writer.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))?;
+        }
+        Ok(())
+    }
+
+    /// Moves places to fragments, map by map.
+    fn publish(&self, places: &[Place], batch: &mut PackedBatch, moved: &mut Moved) -> Result<()> {
+        for of_map in places.chunk_by(|a, b| a.0 == b.0) {
+            for of_leaf in of_map.chunk_by(|a, b| a.1.0 / LEAF_BLOCKS == b.1.0 / LEAF_BLOCKS) {
+                match self.publish_leaf(of_map[0].0, of_leaf, batch, moved) {
+                    // The file was deleted meanwhile.
+                    Err(crate::Error::MapDetached) => break,
+                    other => other?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the places of one leaf.
+    fn publish_leaf(&self, map: MapId, places: &[Place], batch: &mut PackedBatch, moved: &mut Moved) -> Result<()> {
+        if !places.iter().any(|(_, _, pbn)| batch.has(*pbn)) {
+            return Ok(());
+        }
+        let leaf = places[0].1.0 / LEAF_BLOCKS;
+        self.lazy_clones.own(map, [leaf])?;
+        let _map = self.maps.lock(map).write();
+        self.lazy_clones.own(map, [leaf])?;
+        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(places.len() as u64));
+        self.metadata.attached(map)?;
+        let mut edit = MapEdit::new(&self.metadata, map);
+        let mut stores: Vec<StoredFragment> = Vec::new();
+        let mut increfs: Vec<Incref> = Vec::new();
+        let mut targets: Vec<(Lbn, Pbn, Pbn)> = Vec::new();
+        let mut first_here: HashSet<Pbn> = HashSet::new();
+        for (_, lbn, pbn) in places {
+            let (key, place) = place_of(map, *lbn);
+            let now = edit.look(key, place, place + 1)?;
+            if !now.iter().any(|extent| extent.target == Target::Data(*pbn)) {
+                continue;
+            }
+            let target = match (batch.moved.get(pbn), batch.fragment_of(*pbn)) {
+                (Some(incref), _) => {
+                    increfs.push(*incref);
+                    incref.pbn
+                }
+                (None, Some(fragment)) => {
+                    let Some(place) = fragment.place else { continue };
+                    let Entry { tag, fingerprint, .. } = fragment.entry;
+                    match fragment.is_published || !first_here.insert(*pbn) {
+                        true => increfs.push(Incref { pbn: fragment.number, tag }),
+                        false => {
+                            let block = StoredBlock { pbn: fragment.number, tag, fingerprint };
+                            stores.push(StoredFragment { block, place });
+                        }
+                    }
+                    fragment.number
+                }
+                (None, None) => continue,
+            };
+            targets.push((*lbn, *pbn, target));
+        }
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let follows = |a: &(Lbn, Pbn, Pbn), b: &(Lbn, Pbn, Pbn)| a.0.plus(1) == b.0 && a.2.plus(1) == b.2;
+        for run in targets.chunk_by(follows) {
+            let (key, first) = place_of(map, run[0].0);
+            edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].2) })?;
+        }
+        let claimed = batch.newly_used(&stores);
+        let plan = Plan { fragments: stores, increfs, claimed: claimed.len() as u64, ..edit.into_plan() };
+        if self.publisher.publish_plan(plan)?.is_some() {
+            // A fragment that was remembered is gone. The next pass compresses its block anew.
+            targets.iter().for_each(|(_, pbn, _)| {
+                moved.remove(pbn);
+            });
+            return Ok(());
+        }
+        batch.note_published(targets.iter().map(|(_, pbn, _)| *pbn), &claimed);
+        for (_, pbn, number) in &targets {
+            if batch.fragment_of(*pbn).is_some_and(|fragment| fragment.entry.count > 1) {
+                moved.insert(*pbn, *number);
+            }
+        }
+        self.stats.counters.blocks_compressed.fetch_add(targets.len() as u64, Relaxed);
+        Ok(())
+    }
+}
+
+/// Where a pass begins.
+const FIRST_LEAF: LeafKey = LeafKey { map: MapId(0), leaf: 0 };

@@ -1,0 +1,60 @@
+//! `-o compress=later` on a mounted volume: files shrink while programs use them, and are the same afterwards.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use oncefs_system_tests::{BLOCK, Mount, Random, bytes, test_dir};
+
+/// Lines that no other seed gives, and that shrink to about a third.
+fn text(blocks: u64, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut text = String::new();
+    while (text.len() as u64) < blocks * BLOCK {
+        let word = random.below(50_000);
+        text += &format!("line {word} of file {seed}, {}\n", word * 7);
+    }
+    text.truncate((blocks * BLOCK) as usize);
+    text.into_bytes()
+}
+
+#[test]
+fn files_shrink_while_they_are_rewritten_and_survive_a_kill_and_a_mount_without_the_option() {
+    let mut mount = Mount::on(&test_dir(), "256M", &["compress=later", "worker=always"]);
+    let mut files: Vec<Vec<u8>> = (0..6).map(|n| text(300, n)).collect();
+    files.push(bytes(7, (300 * BLOCK) as usize));
+    for (n, content) in files.iter().enumerate() {
+        fs::write(mount.join(n.to_string()), content).unwrap();
+    }
+    fs::copy(mount.join("0"), mount.join("copy of 0")).unwrap();
+    File::open(mount.dir()).unwrap().sync_all().unwrap();
+    mount.wait_for("counters", "blocks_compressed", |blocks| blocks > 300);
+    let file = File::options().write(true).open(mount.join("1")).unwrap();
+    for n in (0..300).step_by(7) {
+        let block = text(1, 1_000 + n);
+        file.write_all_at(&block, n * BLOCK).unwrap();
+        files[1][(n * BLOCK) as usize..((n + 1) * BLOCK) as usize].copy_from_slice(&block);
+    }
+    file.sync_all().unwrap();
+    let used_max = (300 * 6 / 2 + 300) * BLOCK;
+    mount.wait_for("space", "stored_bytes", |bytes| bytes < used_max);
+    let assert_same = |mount: &Mount| {
+        for (n, content) in files.iter().enumerate() {
+            assert!(fs::read(mount.join(n.to_string())).unwrap() == *content, "file {n} has other bytes");
+        }
+        assert!(fs::read(mount.join("copy of 0")).unwrap() == files[0], "the copy has other bytes");
+    };
+    assert_same(&mount);
+    mount.crash();
+    assert_same(&mount);
+    mount.umount();
+    mount.assert_clean();
+    mount.set_options(&["compress=off"]);
+    mount.mount();
+    assert_same(&mount);
+    for n in 0..files.len() {
+        fs::remove_file(mount.join(n.to_string())).unwrap();
+    }
+    fs::remove_file(mount.join("copy of 0")).unwrap();
+    mount.wait_for("space", "stored_bytes", |bytes| bytes < 20 * BLOCK);
+    mount.check();
+}

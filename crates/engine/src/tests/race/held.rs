@@ -234,15 +234,23 @@ fn no_call_over_scattered_cold_blocks_holds_a_lock_that_others_need_for_many_rea
     }
 }
 
-/// A volume with a scattered file, of which a clone has taken nothing yet, with nothing in memory.
+/// A volume with a scattered file, of which a clone has taken nothing yet, with nothing in memory. No page of the block
+/// table may be read while the file's map is locked.
 fn cold_and_cloned() -> Arc<Volume> {
-    let (_, _, volume) = cold();
+    let (_, table, volume) = cold();
     volume.lazy_clones.clone_map(MapId(1), || Blocks(2 * LEAVES * LEAF), |_, _, _| ()).unwrap();
+    let watched = Arc::downgrade(&volume);
+    *table.on_read.lock() = Some(Box::new(move || {
+        if let Some(volume) = watched.upgrade() {
+            let is_free = volume.base.maps.lock(MapId(1)).try_read().is_some();
+            assert!(is_free, "a page is read while the readers of the file wait");
+        }
+    }));
     volume
 }
 
 #[test]
-fn no_change_of_cold_blocks_that_a_clone_lacks_holds_a_lock_that_others_need_for_many_reads() {
+fn no_change_of_cold_blocks_that_a_clone_lacks_reads_the_block_table_with_the_map_locked() {
     type Call = fn(&Volume, Range<u64>) -> Result<()>;
     let calls: [(&str, bool, Call); 5] = [
         ("punching", false, |volume, part| {

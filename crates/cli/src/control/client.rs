@@ -143,6 +143,9 @@ impl<Stream: Read> Replies<Stream> {
                 );
                 io::Error::new(io::ErrorKind::TimedOut, text)
             }
+            kind @ io::ErrorKind::ConnectionReset => {
+                io::Error::new(kind, format!("the daemon ended while it was asked ({error}): ask again"))
+            }
             kind => io::Error::new(kind, format!("cannot read the daemon's answer: {error}")),
         }
     }

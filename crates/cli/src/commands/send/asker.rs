@@ -27,7 +27,12 @@ impl Asker {
         let read = answers.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
         read.or_fail_doing(exit::FAILED, "cannot read the answers of the other side")?;
         let secret = hex::decode(line.trim_end()).and_then(|secret| secret.try_into().ok());
-        let none = || Failure::new(exit::FAILED, "the other side cannot be asked: it has another oncefs, or refuses");
+        let none = || {
+            Failure::new(
+                exit::FAILED,
+                "the other side cannot be asked: it has another version of oncefs, or refuses; send without --ask",
+            )
+        };
         Ok(Self { answers, secret: secret.ok_or_else(none)?, known: 0 })
     }
 

@@ -79,7 +79,7 @@ pub fn run(arguments: &ListArgs) -> Outcome {
 /// Those that were named, or all.
 fn chosen(all: Vec<Snapshot>, names: &[SnapshotName]) -> Outcome<Vec<Snapshot>> {
     if let Some(name) = names.iter().find(|name| !all.iter().any(|it| it.name == name.as_str())) {
-        return Err(Failure::new(exit::FAILED, format!("there is no snapshot {name}")));
+        return Err(Failure::new(exit::FAILED, format!("there is no snapshot {name}: leave out names to see all")));
     }
     let is_named = |snapshot: &Snapshot| names.is_empty() || names.iter().any(|name| snapshot.name == name.as_str());
     Ok(all.into_iter().filter(is_named).collect())

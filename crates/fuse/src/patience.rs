@@ -49,10 +49,9 @@ impl Waits {
 }
 
 impl Patience {
-    /// Most writes of disks that can wait at a time if `entries` entries of a queue can have late replies. None: they
-    /// come without queues.
-    pub fn waits_max(entries: Option<usize>) -> usize {
-        entries.map_or(REQUESTS_MAX, |entries| entries.min(REQUESTS_MAX))
+    /// Writes of disks that can wait at a time if `late` requests over rings can. None: they come without rings.
+    pub fn waits_max(late: Option<usize>) -> usize {
+        late.map_or(REQUESTS_MAX, |late| late.min(REQUESTS_MAX))
     }
 
     /// Lets writes of a file wait for so long, until the mount ends. Zero: they fail at once, like those of any file.

@@ -72,6 +72,17 @@ fn check(kind: &str, device: &Path, place: &Path) {
     }
 }
 
+/// What a failed test leaves.
+struct Leftovers<'a>(&'a Path);
+
+impl Drop for Leftovers<'_> {
+    fn drop(&mut self) {
+        if sys::is_mounted(self.0) {
+            let _ = Command::new("umount").arg("--lazy").arg(self.0).status();
+        }
+    }
+}
+
 fn survives(kind: &str) {
     let host = HostDisk::new(2 << 30);
     let mut mount = Mount::on(&host.path(), "640M", &[]);
@@ -79,6 +90,7 @@ fn survives(kind: &str) {
     let mut device = attach(&mount);
     run(Command::new(format!("mkfs.{kind}")).arg("-q").arg(&device));
     let place = tempfile::tempdir().unwrap();
+    let _leftovers = Leftovers(place.path());
     let (mut random, acknowledged) = (Random::new(seed()), AtomicU64::new(0));
     sys::sync_file_system(&host.path()).unwrap();
     for round in 0..gate_or_drill(ROUNDS.0, ROUNDS.1) {

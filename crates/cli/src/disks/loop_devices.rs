@@ -11,15 +11,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::SECTOR_BYTES;
 use super::folder::Disk;
-use crate::names::shown;
+use super::{SECTOR_BYTES, bounded_loop};
 use crate::process::programs::program;
-
-/// The kernel bounds a device to no less.
-const REQUESTS_MIN: usize = 4;
-/// Longer requests of a device would come to the volume in pieces.
-const REQUEST_KIB_MAX: usize = 1024;
 
 /// What may be done through a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +28,8 @@ pub enum Access {
 pub trait Front {
     /// Shows a disk. Returns the device.
     fn attach(&self, disk: &Disk, access: Access) -> Result<PathBuf, String>;
+    /// As `attach`, for reading and writing, with at most `requests_max` requests under way.
+    fn attach_bounded(&self, disk: &Disk, requests_max: usize) -> Result<PathBuf, String>;
     /// The device that shows a disk, if any.
     fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String>;
     /// Ends the device of a disk if nobody uses it, once everything written to it has reached the disk.
@@ -44,8 +40,6 @@ pub trait Front {
     fn is_direct(&self, device: &Path) -> bool;
     /// Gives a device the size that its disk has now.
     fn resized(&self, device: &Path) -> Result<(), String>;
-    /// Bounds the requests that a device has under way.
-    fn bound_requests(&self, device: &Path, max: usize) -> Result<(), String>;
 }
 
 /// The kernel's loop devices, by losetup(8). Their I/O is direct, so nothing is cached twice.
@@ -53,13 +47,22 @@ pub struct LoopDevices;
 
 impl Front for LoopDevices {
     fn attach(&self, disk: &Disk, access: Access) -> Result<PathBuf, String> {
-        let mut command = losetup();
-        command.args(["--find", "--show", "--direct-io=on", &format!("--sector-size={SECTOR_BYTES}")]);
+        let mut command = losetup_for_disks();
+        command.args(["--find", "--show"]);
         if access == Access::ReadOnly {
             command.arg("--read-only");
         }
         let shown = output(command.arg(&disk.path))?;
         Ok(PathBuf::from(shown.trim()))
+    }
+
+    fn attach_bounded(&self, disk: &Disk, requests_max: usize) -> Result<PathBuf, String> {
+        bounded_loop::make(requests_max, |device| match output(losetup_for_disks().arg(device).arg(&disk.path)) {
+            Ok(_) => Ok(true),
+            // Another process takes a free device if it finds no other.
+            Err(_) if backing_file(device).is_some() => Ok(false),
+            Err(why) => Err(why),
+        })
     }
 
     fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String> {
@@ -79,7 +82,10 @@ impl Front for LoopDevices {
         }
         held.sync_all().map_err(|e| format!("what was written to it cannot be written to the volume: {e}"))?;
         // Held meanwhile, so nobody can mount it. The device ends with the last descriptor.
-        output(losetup().arg("--detach").arg(device)).map(drop)
+        output(losetup().arg("--detach").arg(device))?;
+        drop(held);
+        bounded_loop::remove_unused();
+        Ok(())
     }
 
     fn end_with_last_user(&self, device: &Path) -> Result<(), String> {
@@ -95,21 +101,6 @@ impl Front for LoopDevices {
 
     fn resized(&self, device: &Path) -> Result<(), String> {
         output(losetup().arg("--set-capacity").arg(device)).map(drop)
-    }
-
-    fn bound_requests(&self, device: &Path, max: usize) -> Result<(), String> {
-        if max < REQUESTS_MIN {
-            return Err(format!("a device sends {REQUESTS_MIN} (mount the volume with more memory=)"));
-        }
-        let queue = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("queue");
-        let bound = |(name, max): (&str, usize)| {
-            let file = queue.join(name);
-            let now = fs::read_to_string(&file)?;
-            let is_bounded = now.trim().parse().is_ok_and(|now: usize| now <= max);
-            if is_bounded { Ok(()) } else { fs::write(&file, max.to_string()) }
-        };
-        let bounds = [("nr_requests", max), ("max_sectors_kb", REQUEST_KIB_MAX)];
-        bounds.into_iter().try_for_each(bound).map_err(|e| format!("cannot write to {}: {e}", shown(&queue)))
     }
 }
 
@@ -152,6 +143,12 @@ pub fn mounted_at(device: &Path) -> io::Result<Option<PathBuf>> {
 fn losetup() -> Command {
     let mut command = program("losetup");
     command.env("LC_ALL", "C");
+    command
+}
+
+fn losetup_for_disks() -> Command {
+    let mut command = losetup();
+    command.args(["--direct-io=on", &format!("--sector-size={SECTOR_BYTES}")]);
     command
 }
 

@@ -3,6 +3,7 @@
 //! A file system on a disk answers small operations in the kernel, and the volume stores each of its blocks once. The
 //! commands set up the devices; the confined daemon never does.
 
+mod bounded_loop;
 pub mod dead;
 mod file_system_size;
 mod folder;

@@ -130,14 +130,16 @@ pub fn attach(mount: &HeldMount, disk: &Disk, name: &DiskName, access: Access, w
     }
     let inode = disk.metadata().or_fail_doing(exit::FAILED, doing())?.ino();
     let waits_max: usize = mount.daemon.ask(Request::WaitForRoom { inode, seconds: wait_seconds })?;
-    let device = attach()?;
-    let bounded = if wait_seconds > 0 { LoopDevices.bound_requests(&device, waits_max) } else { Ok(()) };
-    if let Err(why) = bounded {
+    if wait_seconds == 0 {
+        return attach();
+    }
+    LoopDevices.attach_bounded(disk, waits_max).or_else(|why| {
+        let device = attach()?;
         tell!(
             "oncefs: note: on a full volume some writes to {name} fail at once, for only {waits_max} can wait: {why}"
         );
-    }
-    Ok(device)
+        Ok(device)
+    })
 }
 
 /// The number of writes that wait for room, by the inode number of their disk.

@@ -64,10 +64,11 @@ impl Plan {
         self.part_of_spares().max(self.spares.min(1))
     }
 
-    /// Entries of one queue whose replies can wait for other requests at a time, its part of the spares included
-    /// ([`may_be_late`](crate::may_be_late)).
-    pub fn late_max(&self) -> usize {
-        self.entries_of_queue().saturating_sub(1) + self.part_of_spares()
+    /// Requests that can wait for others at a time if they come on all CPUs alike
+    /// ([`may_be_late`](crate::may_be_late)). Of each queue all entries but one are sure to be free for that; half of
+    /// them are expected to be.
+    pub fn late_expected(&self) -> usize {
+        self.threads.len() / 2
     }
 
     fn part_of_spares(&self) -> usize {
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(plan.threads, [0, 0, 0, 0, 1, 1, 1, 1]);
         assert_eq!((plan.parked.len(), plan.spares), (0, 0));
         assert_eq!(plan.bytes(), 8 * (MIB as u64 + 8192));
-        assert_eq!((plan.late_max(), plan.spares_of_queue()), (3, 0), "one entry of a queue always comes back");
+        assert_eq!((plan.late_expected(), plan.spares_of_queue()), (4, 0));
     }
 
     #[test]

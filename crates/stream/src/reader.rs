@@ -25,6 +25,8 @@ pub struct Reader<In> {
     /// Whole records, the header included.
     records: u64,
     bytes: u64,
+    /// The last payload. Its memory serves for the next one.
+    payload: Vec<u8>,
 }
 
 impl<In: Read> Reader<In> {
@@ -48,7 +50,17 @@ impl<In: Read> Reader<In> {
         }
         let key = Key([0; 32]);
         let (chain, grammar, totals) = (Chain::new(&key), Grammar::new(), Totals::default());
-        let mut reader = Self { input, version, key, chain, grammar, totals, records: 0, bytes: begin.len() as u64 };
+        let mut reader = Self {
+            input,
+            version,
+            key,
+            chain,
+            grammar,
+            totals,
+            records: 0,
+            bytes: begin.len() as u64,
+            payload: Vec::new(),
+        };
         let header = reader.header()?;
         Ok((reader, header))
     }
@@ -74,6 +86,7 @@ impl<In: Read> Reader<In> {
         let (head, payload) = self.framed(PAYLOAD_BYTES_MAX)?;
         self.check(&head, &payload)?;
         let record = Record::decode(self.version, head[0], &payload).map_err(|why| self.damaged(why))?;
+        self.payload = payload;
         if let Record::Data { bytes, digests, .. } = &record {
             let found = bytes.chunks(BLOCK_BYTES).map(|content| self.key.digest(content));
             if !found.eq(digests.iter().copied()) {
@@ -116,7 +129,8 @@ impl<In: Read> Reader<In> {
         if length > bytes_max {
             return Err(self.damaged(Malformed("it is longer than any record")));
         }
-        let mut payload = Vec::new();
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
         while payload.len() < length {
             let part = ((length - payload.len()) as u64).min(GROWTH_BYTES_MAX);
             let read = (&mut self.input).take(part).read_to_end(&mut payload)?;

@@ -205,74 +205,72 @@ pub(crate) fn checked_part(kind: u8, payload: &[u8]) -> &[u8] {
 }
 
 impl Record {
-    /// Its kind and its payload.
-    pub(crate) fn encode(&self) -> (u8, Vec<u8>) {
-        let mut out = Vec::new();
-        let kind = match self {
+    /// Appends its payload to `out`. Returns its kind.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> u8 {
+        match self {
             Self::Enter { name } => {
-                name.put(&mut out);
+                name.put(out);
                 kind::ENTER
             }
             Self::Leave { attributes } => {
-                attributes.put(&mut out);
+                attributes.put(out);
                 kind::LEAVE
             }
             Self::File { name, attributes, size, start } => {
-                name.put(&mut out);
-                attributes.put(&mut out);
-                put_numbers(&mut out, &[*size, *start]);
+                name.put(out);
+                attributes.put(out);
+                put_numbers(out, &[*size, *start]);
                 kind::FILE
             }
             Self::Data { at, bytes, digests } => {
                 out.reserve(DATA_FIELDS_BYTES + digests.len() * size_of::<Digest>() + bytes.len());
-                put_numbers(&mut out, &[*at]);
+                put_numbers(out, &[*at]);
                 out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
                 digests.iter().for_each(|digest| out.extend_from_slice(&digest.0));
                 out.extend_from_slice(bytes);
                 kind::DATA
             }
             Self::Share { at, length, source, source_at } => {
-                put_numbers(&mut out, &[*at, *length, *source_at]);
-                source.put(&mut out);
+                put_numbers(out, &[*at, *length, *source_at]);
+                source.put(out);
                 kind::SHARE
             }
             Self::Reserve { at, length } => {
-                put_numbers(&mut out, &[*at, *length]);
+                put_numbers(out, &[*at, *length]);
                 kind::RESERVE
             }
             Self::FileEnd => kind::FILE_END,
             Self::Link { name, target } => {
-                name.put(&mut out);
-                target.put(&mut out);
+                name.put(out);
+                target.put(out);
                 kind::LINK
             }
             Self::Symlink { name, attributes, target } => {
-                name.put(&mut out);
-                attributes.put(&mut out);
+                name.put(out);
+                attributes.put(out);
                 out.extend_from_slice(&(target.len() as u16).to_le_bytes());
                 out.extend_from_slice(target);
                 kind::SYMLINK
             }
             Self::Special { name, attributes, device } => {
-                name.put(&mut out);
-                attributes.put(&mut out);
-                put_numbers(&mut out, &[*device]);
+                name.put(out);
+                attributes.put(out);
+                put_numbers(out, &[*device]);
                 kind::SPECIAL
             }
             Self::Ask { contents } => {
                 out.extend_from_slice(&(contents.len() as u32).to_le_bytes());
                 for Asked { tag, digest } in contents {
-                    put_numbers(&mut out, &[*tag]);
+                    put_numbers(out, &[*tag]);
                     out.extend_from_slice(&digest.0);
                 }
                 kind::ASK
             }
             Self::End { totals: Totals { records, entries, data_bytes, shared_bytes } } => {
-                put_numbers(&mut out, &[*records, *entries, *data_bytes, *shared_bytes]);
+                put_numbers(out, &[*records, *entries, *data_bytes, *shared_bytes]);
                 kind::END
             }
-        };
-        (kind, out)
+        }
     }
 
     pub(crate) fn decode(version: u32, kind: u8, payload: &[u8]) -> Result<Self, Malformed> {

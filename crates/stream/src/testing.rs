@@ -7,7 +7,10 @@ use crate::{BLOCK_BYTES, Header, Key, Record, VERSION};
 
 /// A record decoded from the bytes behind its head, and encoded again. None: it is refused.
 pub fn reencoded(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
-    Record::decode(VERSION, kind, payload).ok().map(|record| record.encode().1)
+    let record = Record::decode(VERSION, kind, payload).ok()?;
+    let mut again = Vec::new();
+    record.encode(&mut again);
+    Some(again)
 }
 
 /// A stream of records of any kinds and payloads, with right checks, and right hashes as far as contents have room for

@@ -21,6 +21,8 @@ pub struct Writer<Out> {
     grammar: Grammar,
     totals: Totals,
     bytes: u64,
+    /// The last payload. Its memory serves for the next one.
+    payload: Vec<u8>,
 }
 
 impl<Out: Write> Writer<Out> {
@@ -30,7 +32,7 @@ impl<Out: Write> Writer<Out> {
     /// Those of the output.
     pub fn begin(out: Out, header: &Header) -> io::Result<Self> {
         let (grammar, totals) = (Grammar::new(), Totals::default());
-        let mut writer = Self { out, chain: Chain::new(&header.key), grammar, totals, bytes: 0 };
+        let mut writer = Self { out, chain: Chain::new(&header.key), grammar, totals, bytes: 0, payload: Vec::new() };
         writer.put(&[&MAGIC, &VERSION.to_le_bytes()])?;
         writer.frame(HEADER_KIND, &header.encode())?;
         Ok(writer)
@@ -45,9 +47,13 @@ impl<Out: Write> Writer<Out> {
         if let Record::File { attributes, .. } | Record::Leave { attributes } = record {
             attributes.check().map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
         }
-        let (kind, payload) = record.encode();
+        let mut payload = std::mem::take(&mut self.payload);
+        payload.clear();
+        let kind = record.encode(&mut payload);
         self.totals.add(record);
-        self.frame(kind, &payload)
+        let written = self.frame(kind, &payload);
+        self.payload = payload;
+        written
     }
 
     /// Writes the trailer. Returns what the stream holds, and the output.

@@ -39,12 +39,23 @@ pub struct Body<'a, 'b> {
     number: Option<u32>,
     pending: Pending,
     buffer: Vec<u8>,
+    /// Memory for the next contents: that of the last ones.
+    spare: Vec<u8>,
 }
 
 impl<'a, 'b> Body<'a, 'b> {
     /// The contents of the file that is being sent.
     pub fn new(outgoing: &'a mut Outgoing<'b>, file: &'a File, about: &'a Metadata, older: Option<OlderFile>) -> Self {
-        Self { outgoing, file, about, older, number: None, pending: Pending::Nothing, buffer: Vec::new() }
+        Self {
+            outgoing,
+            file,
+            about,
+            older,
+            number: None,
+            pending: Pending::Nothing,
+            buffer: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Sends everything from byte `start` on.
@@ -188,7 +199,7 @@ impl<'a, 'b> Body<'a, 'b> {
             if *first + bytes.len() as u64 == at && bytes.len() < DATA_BYTES_MAX);
         if !continues {
             self.flush()?;
-            self.pending = Pending::Data { at, bytes: Vec::new(), digests: Vec::new() };
+            self.pending = Pending::Data { at, bytes: std::mem::take(&mut self.spare), digests: Vec::new() };
         }
         if let Pending::Data { bytes, digests, .. } = &mut self.pending {
             bytes.extend_from_slice(content);
@@ -201,7 +212,15 @@ impl<'a, 'b> Body<'a, 'b> {
     fn flush(&mut self) -> Outcome {
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Nothing => Ok(()),
-            Pending::Data { at, bytes, digests } => self.outgoing.record(&Record::Data { at, bytes, digests }),
+            Pending::Data { at, bytes, digests } => {
+                let record = Record::Data { at, bytes, digests };
+                let written = self.outgoing.record(&record);
+                if let Record::Data { mut bytes, .. } = record {
+                    bytes.clear();
+                    self.spare = bytes;
+                }
+                written
+            }
             Pending::Share { at, length, first } => {
                 let source = self.outgoing.contents.source(first);
                 self.outgoing.record(&Record::Share { at, length, source, source_at: first.at() })

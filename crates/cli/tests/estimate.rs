@@ -50,7 +50,7 @@ fn every_file_counts_once_holes_are_zeros_and_what_is_no_file_is_passed_over() {
     assert_eq!(estimated["duplicates"]["blocks"], 11);
     assert_eq!(estimated["profiles"][0]["saved_bytes"], 11 * BLOCK);
     let text = oncefs(&["estimate", dir.path().to_str().unwrap()]).succeeds();
-    assert!(text.out.contains("does not compress") && text.err.is_empty(), "{text:?}");
+    assert!(text.out.contains("-o compress=later, experimental") && text.err.is_empty(), "{text:?}");
     assert_eq!(read(&estimate(&at("below/also-one")))[..2], [1, 11], "a file by itself");
 }
 

@@ -22,7 +22,7 @@ pub struct Estimate {
     pub files_with_duplicates: u64,
     /// The smallest number of files that holds a share of the duplicates.
     pub file_shares: Vec<FilesShare>,
-    /// The saving by compression in a later version.
+    /// The saving by compression in addition.
     pub compression: Vec<Compressed>,
     /// Contents compressed for this.
     pub compressed_contents: u64,

@@ -157,7 +157,7 @@ impl Report {
             )
         });
         let lines: String = lines.collect();
-        let head = "What a later version would save by compression too; this one does not compress:\n";
+        let head = "What compression would save in addition (mount -o compress=later, experimental):\n";
         if lines.is_empty() { lines } else { head.to_owned() + &lines }
     }
 }

@@ -154,6 +154,20 @@ const GROUPS: &[Figure] = &[
     ),
     gauge(
         "space",
+        "compressed_bytes",
+        Unit::Bytes,
+        |s| whole(s.space("compressed_bytes")),
+        "Contents that are kept compressed, before compression.",
+    ),
+    gauge(
+        "space",
+        "fragment_bytes",
+        Unit::Bytes,
+        |s| whole(s.space("fragment_bytes")),
+        "What these contents take, gaps in packs not counted.",
+    ),
+    gauge(
+        "space",
         "staged_bytes",
         Unit::Bytes,
         |s| whole(s.space("staged_bytes")),

@@ -16,6 +16,7 @@ const FILE_POLICY: u8 = 0x08;
 const DEVICE: u8 = 0x09;
 const PENDING_CLONE: u8 = 0x0A;
 const TAKEN_LEAF: u8 = 0x0B;
+const FRAGMENT_TOTALS: u8 = 0x0C;
 /// Regions per record of free counts.
 const ADVICE_REGIONS: usize = 512;
 
@@ -92,7 +93,7 @@ pub fn parse_advice(value: &[u8]) -> impl Iterator<Item = u16> + '_ {
 /// Whether the engine writes keys of this form.
 pub fn is_known(key: &[u8]) -> bool {
     match key.first() {
-        Some(&(CHECKPOINT | SCRUB | DEVICE)) => key.len() == 1,
+        Some(&(CHECKPOINT | SCRUB | DEVICE | FRAGMENT_TOTALS)) => key.len() == 1,
         Some(&(LEAF | TAKEN_LEAF)) => key.len() == 17,
         Some(&(DETACHED | ADVICE | BAD | REPLICA | FILE_POLICY | PENDING_CLONE)) => key.len() == 9,
         _ => false,
@@ -144,6 +145,11 @@ pub fn scrub() -> Vec<u8> {
 /// Key of the record about the volume's device.
 pub fn device() -> Vec<u8> {
     vec![DEVICE]
+}
+
+/// Key of the record of how much is compressed.
+pub fn fragment_totals() -> Vec<u8> {
+    vec![FRAGMENT_TOTALS]
 }
 
 /// Key of the policy of a map's file.

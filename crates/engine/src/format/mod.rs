@@ -10,6 +10,7 @@ pub mod device_record;
 pub mod extent_leaf;
 pub mod file_policy;
 pub mod fragment;
+pub mod fragment_totals;
 pub mod group_bytes;
 pub mod hint_header;
 pub mod hint_page;

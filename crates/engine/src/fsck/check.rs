@@ -29,6 +29,7 @@ use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::extent_leaf::{Extent, ExtentLeaf, Target};
 use crate::format::fragment::{is_fragment, is_number};
+use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::pending_clone::PendingClone;
 use crate::hash::Hasher;
@@ -73,8 +74,8 @@ pub struct CheckReport {
     pub faults: Vec<Fault>,
     /// Live blocks seen.
     pub live: Blocks,
-    /// Live fragments seen.
-    pub fragments: u64,
+    /// Live fragments seen, and their lengths together.
+    pub fragments: FragmentTotals,
     /// References seen.
     pub mapped: Blocks,
     /// Reserved blocks seen.
@@ -368,6 +369,10 @@ impl Audit<'_> {
             if found > stored || found < stored && !in_doubt {
                 self.report.note(Fault::Sum { sum, stored: stored.0, found: found.0 });
             }
+        }
+        let compressed = self.checker.state.lock().fragment_totals;
+        if compressed != self.report.fragments && !self.has_damaged_pages {
+            self.report.note(Fault::FragmentTotals { stored: compressed, found: self.report.fragments });
         }
         let promised = (self.report.live + label + self.report.reserved).0;
         if promised > totals.data.0 {

@@ -145,6 +145,13 @@ impl Fixer {
                 self.set_sum(*sum, Blocks(*found));
                 Ok(())
             }
+            Fault::FragmentTotals { found, .. } => {
+                let mut state = self.state.lock();
+                state.group.touch(Instant::now());
+                state.fragment_totals = *found;
+                state.records.put(keys::fragment_totals(), Some(found.encode()));
+                Ok(())
+            }
             Fault::Page { number, .. } => self.empty_damaged_sectors(*number).and_then(|()| self.forget_unknown()),
             Fault::MapNumber { map, .. } => {
                 self.maps.skip_to(MapId(map.0 + 1));

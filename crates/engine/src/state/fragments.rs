@@ -64,6 +64,8 @@ impl State {
             assert_eq!(page.count(*pbn), 0, "fragment {pbn} replaces a live one");
             page.set(*pbn, &Entry { tag: *tag, fingerprint: *fingerprint, count: 1, flags: 0 });
             page.set_fragment_place(*pbn, *place);
+            self.fragment_totals.fragments += 1;
+            self.fragment_totals.bytes += u64::from(place.bytes);
             self.group.push(&Op::Fragment { pbn: *pbn, place: *place, tag: *tag, fingerprint: *fingerprint });
             for holder in place.blocks() {
                 let page = self.table.edit(page_of(holder));
@@ -84,7 +86,12 @@ impl State {
     /// Subtracts a fragment from the blocks that it lies in. Returns how many of them became free.
     pub(super) fn leave_holders(&mut self, fragment: Pbn, holders: &mut BTreeMap<Pbn, u32>) -> u64 {
         let mut freed = 0;
-        for holder in self.table.fragment_place(fragment).into_iter().flat_map(|place| place.blocks()) {
+        let place = self.table.fragment_place(fragment);
+        // After damage, fsck counts them anew.
+        let totals = &mut self.fragment_totals;
+        totals.fragments = totals.fragments.saturating_sub(1);
+        totals.bytes = totals.bytes.saturating_sub(place.map_or(0, |place| u64::from(place.bytes)));
+        for holder in place.into_iter().flat_map(|place| place.blocks()) {
             let page = self.table.edit(page_of(holder));
             let count = page.count(holder);
             assert!(count > 0, "fragment {fragment} leaves block {holder}, which holds none");

@@ -8,7 +8,8 @@ use hashbrown::HashMap;
 use crate::base::BaseParts;
 use crate::format::extent_leaf::ExtentLeaf;
 use crate::format::fragment::is_number;
-use crate::format::keys::LeafKey;
+use crate::format::fragment_totals::FragmentTotals;
+use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
 use crate::known_damage::notices::Damage;
 use crate::signals::foreground::Foreground;
@@ -292,6 +293,16 @@ impl Metadata {
     /// block without a known entry is not repaired.
     pub fn known_entry(&self, pbn: Pbn) -> Option<Entry> {
         self.known_entries(&[pbn]).get(&pbn).copied()
+    }
+
+    /// After opening: reads how much is compressed. fsck puts a damaged record right.
+    pub fn restore_fragment_totals(&self) -> Result<()> {
+        let Some(value) = self.get(&keys::fragment_totals())? else { return Ok(()) };
+        match FragmentTotals::decode(&value) {
+            Some(totals) => self.state.lock().fragment_totals = totals,
+            None => log::warn!("the record of how much is compressed is damaged; oncefs fsck counts it anew"),
+        }
+        Ok(())
     }
 
     /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.

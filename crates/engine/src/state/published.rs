@@ -17,6 +17,7 @@ use hashbrown::HashSet;
 use crate::format::damage_records::BadRecord;
 use crate::format::extent_leaf::{ExtentLeaf, Target};
 use crate::format::fragment::{FragmentPlace, is_fragment, is_number};
+use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::ops::Op;
 use crate::format::page::{COPIED, COUNT_MAX, Entry, Page, page_of};
@@ -199,6 +200,8 @@ pub struct State {
     pub(super) logged_frozen: usize,
     /// The number of the last durable group.
     pub durable_sequence: u64,
+    /// How much is compressed.
+    pub fragment_totals: FragmentTotals,
     /// Blocks known to be bad.
     pub bad: BadBlocks,
     /// Freed blocks that had a replica, which is to be dropped.
@@ -226,6 +229,7 @@ impl State {
             logged: BTreeSet::new(),
             logged_frozen: 0,
             durable_sequence,
+            fragment_totals: FragmentTotals::default(),
             bad: BadBlocks::default(),
             orphaned: Vec::new(),
             clones: PendingClones::default(),
@@ -363,6 +367,7 @@ impl State {
         let lacking = changed.filter(|key| plan.clone != Some(CloneStep::Take(**key)));
         lacking.for_each(|key| assert_eq!(self.clones.to_take(*key), None, "{key:?} changes before it is taken"));
         self.group.touch(now);
+        let compressed_before = self.fragment_totals;
         for store in plan.stores.iter().chain(&plan.record_stores) {
             self.store(store);
         }
@@ -397,6 +402,9 @@ impl State {
         self.publish_clones(&plan);
         for (key, value) in plan.change.puts {
             self.records.put(key, value);
+        }
+        if self.fragment_totals != compressed_before {
+            self.records.put(keys::fragment_totals(), Some(self.fragment_totals.encode()));
         }
         self.totals.data = self.totals.data.max(plan.grow_to.unwrap_or_default());
         self.claims.release(plan.claimed);

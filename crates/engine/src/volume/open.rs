@@ -92,6 +92,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         system_load: SystemLoad::new(&options.machine, backend.device_load),
         is_read_only: options.read_only,
     });
+    volume.metadata.restore_fragment_totals()?;
     volume.lazy_clones.restore()?;
     volume.repairs.restore_bad()?;
     volume.scrubber.restore_scrub()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::volume::assembly::Volume;
-use crate::{BLOCK_BYTES, CacheReport, Report, Stage, StageReport};
+use crate::{BLOCK_BYTES, Blocks, CacheReport, Report, Stage, StageReport};
 
 impl Volume {
     /// See [`Store::report`].
@@ -39,6 +39,8 @@ impl Volume {
                 ("reserved_bytes".to_owned(), totals.reserved.bytes()),
                 ("mapped_bytes".to_owned(), totals.mapped.bytes()),
                 ("available_bytes".to_owned(), available.bytes()),
+                ("compressed_bytes".to_owned(), Blocks(state.fragment_totals.fragments).bytes()),
+                ("fragment_bytes".to_owned(), state.fragment_totals.bytes),
                 ("staged_bytes".to_owned(), staged),
                 ("bad_bytes".to_owned(), (state.bad.len() * BLOCK_BYTES) as u64),
             ]),

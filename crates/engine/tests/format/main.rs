@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod copies;
+mod fragments;
 mod on_disk;
 mod structures;
 

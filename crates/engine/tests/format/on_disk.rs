@@ -20,7 +20,8 @@ fn closed_volume(path: &Path, block: &[u8]) {
         copies: None,
     };
     Store::format(path, &spec, [7; 64]).unwrap();
-    let settings = vec![("fingerprints".to_owned(), "eager".to_owned())];
+    let settings = [("fingerprints", "eager"), ("compress", "later")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let options = OpenOptions { settings, ..OpenOptions::new(16 << 20) };
     let store = Store::open(path, &options).unwrap();
     let map = store.new_map();

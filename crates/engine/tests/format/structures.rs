@@ -8,6 +8,7 @@ use oncefs_engine::format::checkpoint::Checkpoint;
 use oncefs_engine::format::damage_records::{BadRecord, ScrubRecord, ScrubState};
 use oncefs_engine::format::device_record::DeviceRecord;
 use oncefs_engine::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
+use oncefs_engine::format::fragment::FragmentPlace;
 use oncefs_engine::format::hint_header::HintHeader;
 use oncefs_engine::format::keys::{self, LeafKey};
 use oncefs_engine::format::ops::{Op, OpWriter};
@@ -80,7 +81,7 @@ fn the_superblock_is_as_the_page_says() {
         profile: Profile::Lrlfs,
         copies: Some(Copies::Two),
         has_clones: true,
-        has_fragments: false,
+        has_fragments: true,
     };
     let bytes = superblock.encode().unwrap();
     let page = Section::of(PAGE, "Superblock");
@@ -217,7 +218,8 @@ fn the_engine_s_keys_are_as_the_page_says() {
     assert_key("device", &keys::device(), &[], b"");
     assert_key("pending clone", &keys::pending_clone(MapId(7)), &[7], b"");
     assert_key("taken leaf", &keys::taken_leaf(LeafKey { map: MapId(7), leaf: 8 }), &[7, 8], b"");
-    assert_eq!((engine, kinds.len()), (11, 20), "keys on the page that no test looks at");
+    assert_key("fragment totals", &keys::fragment_totals(), &[], b"");
+    assert_eq!((engine, kinds.len()), (12, 21), "keys on the page that no test looks at");
 }
 
 #[test]
@@ -410,6 +412,10 @@ fn expected(op: &Op<'_>) -> (&'static str, Vec<(&'static str, String)>) {
     }
 }
 
+fn place() -> FragmentPlace {
+    FragmentPlace { at: 4097, bytes: 300, coding: oncefs_compress::Coding::Zstd }
+}
+
 #[test]
 fn operations_are_as_the_page_says() {
     let content = [0xAB; BLOCK_BYTES];
@@ -425,6 +431,9 @@ fn operations_are_as_the_page_says() {
         map(4, 0, 256, Target::Reserved),
         Op::DropLeaf { key: LeafKey { map: MapId(4), leaf: 9 } },
         map(4, 10 * 256, 3, Target::Data(Pbn(1002))),
+        Op::Fragment { pbn: Pbn(1 << 38), place: place(), tag: Tag(9), fingerprint: None },
+        Op::Fragment { pbn: Pbn((1 << 38) + 1), place: place(), tag: Tag(9), fingerprint: Some(Fingerprint([6; 16])) },
+        Op::Pack { pbn: Pbn(77), blocks: 3 },
         Op::Fingerprint { pbn: Pbn(1 << 39), fingerprint: Fingerprint([4; 16]) },
         Op::Data { pbn: Pbn(1001), bytes: &content },
         Op::Flags { pbn: Pbn(1003), flags: 5 },

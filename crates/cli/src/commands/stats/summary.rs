@@ -46,13 +46,24 @@ fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {
             size(stored),
             format!("each block once: {} of the data area's {}", percent(stored, data), Size(data)),
         ),
-        ("saved", size(saved), format!("{} of what is held", percent(saved, held))),
+        ("saved", size(saved), format!("{} of what is held{}", percent(saved, held), by_compression(snapshot))),
         ("ratio", ratio, "held to stored".to_owned()),
         ("free", size(snapshot.space("available_bytes")), "unique bytes that can still be written".to_owned()),
         ("metadata", size(snapshot.space("metadata_bytes")), "beside the data, on the host".to_owned()),
         ("host", size(snapshot.host.available), format!("free of {}", Size(snapshot.host.size))),
         ("to look at", left(snapshot).0, left(snapshot).1),
     ]
+}
+
+/// What compression contributes, if anything is compressed.
+fn by_compression(snapshot: &Snapshot) -> String {
+    match snapshot.space("compressed_bytes") {
+        0 => String::new(),
+        compressed => {
+            let saved = compressed.saturating_sub(snapshot.space("fragment_bytes"));
+            format!(", {} of it by compression", Size(saved))
+        }
+    }
 }
 
 /// The worker's backlog, and its present state.
@@ -106,6 +117,10 @@ to look at  2.00 MiB    and 3 whole files, by the worker: waits until the volume
 health      healthy
 ";
         assert_eq!(text, expected);
+        for (name, mib) in [("compressed_bytes", 50), ("fragment_bytes", 20)] {
+            snapshot.report.space.insert(name.to_owned(), mib << 20);
+        }
+        assert_eq!(by_compression(&snapshot), ", 30.0 MiB of it by compression");
         snapshot.worker = DedupStatus { full_pass: true, doing: "working".to_owned(), ..DedupStatus::default() };
         assert_eq!(left(&snapshot), ("0 B".to_owned(), "and a full pass, by the worker: working".to_owned()));
         snapshot.worker.full_pass = false;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS};
+use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::LeafKey;
 use crate::{MapId, Pbn, Tag};
 
@@ -59,6 +60,13 @@ pub enum Fault {
         stored: u64,
         /// The sum found.
         found: u64,
+    },
+    /// (3) The sums over all fragments differ from the record of them.
+    FragmentTotals {
+        /// The record.
+        stored: FragmentTotals,
+        /// What was found.
+        found: FragmentTotals,
     },
     /// (3) More is promised than the data area has.
     Promised {
@@ -143,6 +151,7 @@ impl Fault {
             Fault::Count { stored: 0, .. } | Fault::Outside { .. } | Fault::Page { .. } => Remedy::Asked,
             Fault::Key { .. } | Fault::Clone { .. } => Remedy::Asked,
             Fault::Count { .. } | Fault::Sum { .. } | Fault::MapNumber { .. } => Remedy::Safe,
+            Fault::FragmentTotals { .. } => Remedy::Safe,
             Fault::Promised { .. }
             | Fault::Free { .. }
             | Fault::Rot { .. }
@@ -158,7 +167,7 @@ impl Fault {
         match self {
             Fault::Outside { .. } => 1,
             Fault::Count { .. } => 2,
-            Fault::Sum { .. } | Fault::Promised { .. } => 3,
+            Fault::Sum { .. } | Fault::FragmentTotals { .. } | Fault::Promised { .. } => 3,
             Fault::Free { .. } => 4,
             Fault::Rot { .. } | Fault::Unreadable { .. } | Fault::NoPlace { .. } => 5,
             Fault::Leaf { .. } | Fault::Page { .. } | Fault::PageAge { .. } => 6,
@@ -171,7 +180,7 @@ impl Fault {
     /// Lower ranks are repaired first: counts are right only when all references are, and totals when all counts are.
     pub fn rank(&self) -> u8 {
         match self {
-            Fault::Sum { .. } => 2,
+            Fault::Sum { .. } | Fault::FragmentTotals { .. } => 2,
             Fault::Count { .. } => 1,
             _ => 0,
         }
@@ -207,6 +216,11 @@ impl Fault {
                 }
             }
             Fault::Sum { sum, stored, found } => write!(f, "the totals say {stored} {sum}, {found} are there"),
+            Fault::FragmentTotals { stored, found } => write!(
+                f,
+                "the record says {} fragments of {} bytes, {} of {} are there",
+                stored.fragments, stored.bytes, found.fragments, found.bytes
+            ),
             Fault::Promised { promised, data } => {
                 write!(f, "{promised} blocks are used or promised, the data area has {data}")
             }

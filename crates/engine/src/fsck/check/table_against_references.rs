@@ -28,6 +28,8 @@ impl Audit<'_> {
             for (number, page) in (number..).zip(self.checker.pages_as_found(number, count)?) {
                 for pbn in pbns_of(number).filter(|pbn| page.count(*pbn) > 0) {
                     let place = page.fragment_place(pbn);
+                    self.report.fragments.fragments += 1;
+                    self.report.fragments.bytes += place.map_or(0, |place| u64::from(place.bytes));
                     match place.filter(|place| place.blocks().all(|block| block.0 < data.0)) {
                         Some(place) => {
                             place.blocks().try_for_each(|block| references.add(Run { pbn: block, blocks: 1 }))?
@@ -139,9 +141,8 @@ impl Audit<'_> {
     }
 
     fn live(&mut self, pbn: Pbn, entry: &Entry, contents: &mut Contents) -> Result<()> {
-        match is_fragment(pbn) {
-            true => self.report.fragments += 1,
-            false => self.report.live += Blocks(1),
+        if !is_fragment(pbn) {
+            self.report.live += Blocks(1);
         }
         if self.checker.space.is_known_free(pbn) {
             self.report.note(Fault::Free { pbn });

@@ -1,0 +1,51 @@
+//! The record of how much is compressed: every group that stores or frees fragments carries it.
+
+use super::{at, checksum};
+
+const BYTES: usize = 24;
+const SUM_AT: usize = 16;
+const SEED: u64 = 0x6672_6167;
+
+/// Sums over all fragments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FragmentTotals {
+    /// How many there are: each stands for a block of content.
+    pub fragments: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+}
+
+impl FragmentTotals {
+    /// The record's value: both numbers, and a checksum.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.fragments.to_le_bytes(), self.bytes.to_le_bytes()].concat();
+        let sum = checksum(&bytes, SEED).to_le_bytes();
+        bytes.extend_from_slice(&sum);
+        bytes
+    }
+
+    /// Decodes the record's value. None: it is damaged.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let is_sound = bytes.len() == BYTES && at::u64(bytes, SUM_AT) == checksum(&bytes[..SUM_AT], SEED);
+        is_sound.then(|| Self { fragments: at::u64(bytes, 0), bytes: at::u64(bytes, 8) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_has_its_golden_bytes_and_any_flipped_bit_is_noticed() {
+        let record = FragmentTotals { fragments: 3, bytes: 0x0102 };
+        let bytes = record.encode();
+        assert_eq!(bytes[..16], [3, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(FragmentTotals::decode(&bytes), Some(record));
+        assert_eq!(FragmentTotals::decode(&bytes[..23]), None);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(FragmentTotals::decode(&flipped), None, "bit {bit}");
+        }
+    }
+}

@@ -66,9 +66,6 @@ pub fn remove_unused() {
 /// Makes a device with at most `requests_max` requests under way, shows a disk with `begin`, and returns it. `begin`
 /// returns false if another process has taken the device.
 pub fn make(requests_max: usize, begin: impl Fn(&Path) -> Result<bool, String>) -> Result<PathBuf, String> {
-    if requests_max < REQUESTS_MIN {
-        return Err(format!("a device sends {REQUESTS_MIN}: mount the volume with more memory="));
-    }
     let control = Control::lock().map_err(|e| format!("cannot use /dev/loop-control: {e}"))?;
     control.remove_unused();
     for number in FIRST..FIRST + COUNT {
@@ -93,6 +90,6 @@ fn bound(number: u32, requests_max: usize) -> Result<(), String> {
         let is_bounded = now.trim().parse().is_ok_and(|now: usize| now <= max);
         if is_bounded { Ok(()) } else { fs::write(&file, max.to_string()) }
     };
-    let bounds = [("nr_requests", requests_max), ("max_sectors_kb", REQUEST_KIB_MAX)];
+    let bounds = [("nr_requests", requests_max.max(REQUESTS_MIN)), ("max_sectors_kb", REQUEST_KIB_MAX)];
     bounds.into_iter().try_for_each(bound).map_err(|e| format!("cannot write to {}: {e}", shown(&queue)))
 }

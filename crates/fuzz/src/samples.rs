@@ -46,6 +46,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         profile: Profile::Edge,
         copies: None,
         has_clones: false,
+        has_fragments: false,
     };
     found.push(("superblock", superblock.encode().expect("the path is short").to_vec()));
     found.push(("label", label::encode(volume_id).to_vec()));

@@ -28,7 +28,9 @@ fn own(fs: &FileSystem, top: Ino) -> u64 {
 
 /// Blocks with contents that occur nowhere else.
 fn unique(blocks: usize, seed: u8) -> Vec<u8> {
-    (0..blocks * BLOCK).map(|at| if at % BLOCK < 2 { (at / BLOCK >> (8 * (at % BLOCK))) as u8 } else { seed }).collect()
+    (0..blocks * BLOCK)
+        .map(|at| if at % BLOCK < 2 { ((at / BLOCK) >> (8 * (at % BLOCK))) as u8 } else { seed })
+        .collect()
 }
 
 #[test]

@@ -21,7 +21,6 @@ const USER: Caller<'_> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
 struct Volume {
     data: Arc<MemoryDevice>,
     table: Arc<MemoryDevice>,
-    fragments: None,
     log: Arc<MemoryDevice>,
     kv: Arc<MemoryKv>,
 }
@@ -40,6 +39,7 @@ impl Volume {
         Backend {
             data: self.data.clone(),
             table: self.table.clone(),
+            fragments: None,
             log: self.log.clone(),
             log_bytes: LOG_BYTES,
             kv: self.kv.clone(),

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use parking_lot::{Mutex, RwLock};
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBPath, Direction, FlushOptions, IteratorMode, Options, ReadOptions, WriteBatch,
-    WriteOptions,
+    BlockBasedOptions, Cache, DB, DBPath, Direction, FlushOptions, IteratorMode, LruCacheOptions, Options, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 
 use super::ahead::Ahead;
@@ -26,6 +26,12 @@ use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error, Result};
+
+/// Least size of a part of the cache. A file of 64 MiB with a million records has a filter of 1.3 MB.
+const CACHE_PART_BYTES_MIN: u64 = 16 << 20;
+
+/// Most parts of the cache, as a power of two: RocksDB's default.
+const CACHE_PARTS_LOG2_MAX: u32 = 6;
 
 /// One part in this many of the memory goes to write buffers; the rest is block cache.
 const WRITE_BUFFER_SHARE: u64 = 3;
@@ -170,7 +176,7 @@ impl RocksKv {
 
     fn options(bytes_max: u64, manifest_bytes_max: u64) -> (Options, Cache) {
         let buffer = (bytes_max / WRITE_BUFFER_SHARE / 2).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-        let cache = Cache::new_lru_cache((bytes_max.saturating_sub(2 * buffer)).max(512 << 10) as usize);
+        let cache = cache_of(bytes_max.saturating_sub(2 * buffer).max(512 << 10));
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&cache);
         blocks.set_block_size(8 << 10);
@@ -192,6 +198,15 @@ impl RocksKv {
         options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
         (options, cache)
     }
+}
+
+/// A cache in parts, which threads lock one by one. A part holds the filter of a whole file: one that is too large for
+/// its part is never kept, and each look-up would read it again.
+fn cache_of(bytes: u64) -> Cache {
+    let mut cache = LruCacheOptions::default();
+    cache.set_capacity(bytes as usize);
+    cache.set_num_shard_bits((bytes / CACHE_PART_BYTES_MIN).max(1).ilog2().min(CACHE_PARTS_LOG2_MAX) as i32);
+    Cache::new_lru_cache_opts(&cache)
 }
 
 /// Opens the database. If damage prevents that, restores files from their copies, then the whole store.

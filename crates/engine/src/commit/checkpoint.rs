@@ -15,6 +15,7 @@ use crate::commit::change_room::ChangeRoom;
 use crate::commit::commit_group::{FULLNESS_MAX, Frozen, GroupCommitter, Layers};
 use crate::commit::log::Journal;
 use crate::format::checkpoint::Checkpoint;
+use crate::format::fragment::FIRST_PAGE;
 use crate::format::keys;
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::kv::Put;
@@ -171,8 +172,9 @@ impl Commits {
         }
         let mut all: Vec<u64> = pages.keys().copied().collect();
         all.sort_unstable();
-        let (free, mut numbers): (Vec<u64>, Vec<u64>) =
-            all.into_iter().partition(|number| pages[number].is_free(*number));
+        // A reader may still look up where a fragment lay, until its number is used again.
+        let may_go = |number: &u64| *number < FIRST_PAGE && pages[number].is_free(*number);
+        let (free, mut numbers): (Vec<u64>, Vec<u64>) = all.into_iter().partition(may_go);
         numbers.extend(free.into_iter().filter(|number| !self.punch_page(*number)));
         numbers.sort_unstable();
         for run in numbers.chunk_by(|a, b| a + 1 == *b) {

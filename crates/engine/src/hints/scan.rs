@@ -1,7 +1,10 @@
 //! Fills the hint store: reads the block table once, at disk speed, in the background, after a mount and after hints
 //! were lost. Until it is done some duplicates are missed. Nothing else depends on it.
 
-use crate::format::page::{PAGE_ENTRIES, Page};
+use std::ops::Range;
+
+use crate::format::fragment::FIRST_PAGE;
+use crate::format::page::{PAGE_ENTRIES, Page, pbns_of};
 use crate::hints::levels::HintLevels;
 use crate::{Pbn, Result, Tag};
 
@@ -20,40 +23,47 @@ impl HintLevels {
         self.scan_table()
     }
 
-    /// Adds a hint for every live block of the table.
+    /// Adds a hint for every live block of the table, and for every fragment.
     pub fn scan_table(&self) -> Result<()> {
         let pages_end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
-        self.hints.coverage().begin_scan(pages_end);
-        let scanned = self.scan_pages_below(pages_end);
+        let fragments_end = self.stored.fragment_pages_end()?;
+        self.hints.coverage().begin_scan(pages_end + fragments_end - FIRST_PAGE);
+        self.scan_pages_in_memory();
+        let of_blocks = self.scan_pages(0..pages_end, 0);
+        let scanned = of_blocks.and_then(|()| self.scan_pages(FIRST_PAGE..fragments_end, pages_end));
         self.hints.coverage().end_scan(scanned.is_ok() && !self.signals.is_stopped());
         scanned
     }
 
-    /// Scans pages in memory first: a page that a checkpoint writes meanwhile is seen on disk as well.
-    fn scan_pages_below(&self, pages_end: u64) -> Result<()> {
+    /// Pages in memory come first: a page that a checkpoint writes meanwhile is seen on disk as well.
+    fn scan_pages_in_memory(&self) {
         let unwritten = self.state.lock().table.unwritten();
         for number in unwritten {
             let page = self.state.lock().table.page(number).cloned();
             page.iter().for_each(|page| self.add_hints_of(number, page));
         }
-        let mut number = 0;
-        while number < pages_end && !self.signals.is_stopped() {
+    }
+
+    /// Scans pages of one device, after `scanned` others.
+    fn scan_pages(&self, pages: Range<u64>, scanned: u64) -> Result<()> {
+        let mut number = pages.start;
+        while number < pages.end && !self.signals.is_stopped() {
             let Some(next) = self.stored.next_written_page(number)? else { return Ok(()) };
             number = next;
-            let count = REQUEST_PAGES.min(pages_end.saturating_sub(number));
-            let pages = self.metadata.readable_pages(number, count)?;
+            let count = REQUEST_PAGES.min(pages.end.saturating_sub(number));
+            let found = self.metadata.readable_pages(number, count)?;
             // An unreadable page would be unreadable again next time, so its blocks get no hints.
-            for (number, page) in (number..).zip(&pages) {
+            for (number, page) in (number..).zip(&found) {
                 page.iter().for_each(|page| self.add_hints_of(number, page));
             }
             number += count;
-            self.hints.coverage().note_scanned(number);
+            self.hints.coverage().note_scanned(scanned + number - pages.start);
         }
         Ok(())
     }
 
     fn add_hints_of(&self, number: u64, page: &Page) {
-        let entries = (0..PAGE_ENTRIES).map(|n| Pbn(number * PAGE_ENTRIES + n)).map(|pbn| (pbn, page.entry(pbn)));
+        let entries = pbns_of(number).map(|pbn| (pbn, page.entry(pbn)));
         let live: Vec<(Tag, Pbn)> =
             entries.filter(|(_, entry)| entry.serves(entry.tag)).map(|(pbn, entry)| (entry.tag, pbn)).collect();
         self.update_hints(&[], &live);

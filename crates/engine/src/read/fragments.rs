@@ -15,8 +15,9 @@ use crate::state::table::damaged_entry;
 use crate::sync::{LockRank, Mutex};
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
-/// Fragments this near to each other are read in one request.
-const GAP_BYTES_MAX: u64 = 32 << 10;
+/// Fragments this near to each other are read in one request. So a request of a program reads at most four times as much
+/// as it wants.
+const GAP_BYTES_MAX: u64 = 8 << 10;
 /// Most bytes of a request.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// Pages of the block table looked at together.
@@ -176,8 +177,8 @@ mod tests {
     #[test]
     fn fragments_of_a_pack_and_of_packs_nearby_are_one_request() {
         assert_eq!(extents(&[(4096, 100), (4196, 3_000), (8_000, 500)]), [(4096, 12_288)]);
-        assert_eq!(extents(&[(4096, 100), (40_960, 10)]), [(4096, 45_056)]);
-        assert_eq!(extents(&[(4096, 100), (45_056, 10)]), [(4096, 8192), (45_056, 49_152)]);
+        assert_eq!(extents(&[(4096, 100), (16_384, 10)]), [(4096, 20_480)]);
+        assert_eq!(extents(&[(4096, 100), (20_480, 10)]), [(4096, 8192), (20_480, 24_576)]);
         assert_eq!(extents(&[(8191, 2)]), [(4096, 12_288)]);
     }
 

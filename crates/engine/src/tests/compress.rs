@@ -5,14 +5,15 @@ use oncefs_compress::Method;
 
 use crate::device::Device;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
-use crate::format::fragment::is_fragment;
+use crate::format::fragment::{FIRST_PAGE, is_fragment};
 use crate::format::keys::LeafKey;
-use crate::format::page::page_of;
-use crate::fsck::parts::checker;
-use crate::settings::values::{Compress, Settings};
-use crate::tests::fixture::{Devices, Random, one_level, unique};
+use crate::format::page::{PAGE_BYTES, Page, SECTOR_BYTES, page_of};
+use crate::fsck::check::fault::Remedy;
+use crate::fsck::parts::{checker, fixer};
+use crate::settings::values::{Compress, Inline, Settings};
+use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
-use crate::{BLOCK_BYTES, Blocks, Error, MapId, Pbn};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -121,7 +122,7 @@ fn shared_blocks_are_compressed_once_and_stay_shared() {
     let files: Vec<_> = (1..5).map(|n| (MapId(n), content.clone())).collect();
     let volume = written(&devices, &files[..1]);
     for (map, _) in &files[1..] {
-        volume.clone_blocks((MapId(1), crate::Lbn(0)), (*map, crate::Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+        volume.clone_blocks((MapId(1), Lbn(0)), (*map, Lbn(0)), Blocks(200), |_, _| ()).unwrap();
     }
     compress_all(&volume);
     let first = pbns_of(&volume, MapId(1));
@@ -136,6 +137,25 @@ fn shared_blocks_are_compressed_once_and_stay_shared() {
     volume.write(MapId(9), 0, &content[..64 * BLOCK_BYTES], |_, _| ()).unwrap();
     assert_eq!(pbns_of(&volume, MapId(9)), first[..64]);
     assert_eq!(used(&volume), before);
+}
+
+#[test]
+fn a_volume_that_was_opened_again_finds_the_contents_of_fragments() {
+    for settings in [zstd(), Settings { compress: Compress::Later, inline: Inline::All, ..two_levels() }] {
+        let devices = Devices::new(Blocks(4_000), settings);
+        let content = text(200, 1);
+        let volume = written(&devices, &[(MapId(1), content.clone())]);
+        compress_all(&volume);
+        volume.run(crate::BackgroundStep::LeaveCleanly).unwrap();
+        drop(volume);
+        let volume = devices.open();
+        volume.hint_levels.fill_hints().unwrap();
+        volume.write(MapId(2), 0, &content, |_, _| ()).unwrap();
+        for _ in 0..20 {
+            volume.revisits.revisit(1_000).unwrap();
+        }
+        assert_eq!(pbns_of(&volume, MapId(2)), pbns_of(&volume, MapId(1)));
+    }
 }
 
 #[test]
@@ -204,6 +224,74 @@ fn a_power_cut_leaves_each_block_compressed_or_not() {
             assert_content(&devices.open(), &files);
         }
     }
+}
+
+#[test]
+fn a_number_that_holds_other_content_by_now_is_compressed_anew() {
+    let devices = Devices::new(Blocks(1_500), zstd());
+    let first = text(30, 1);
+    let volume = devices.open();
+    let share = |from: u64, to: u64| {
+        let (from, to) = ((MapId(from), Lbn(0)), (MapId(to), Lbn(0)));
+        volume.clone_blocks(from, to, Blocks(30), |_, _| ()).unwrap();
+    };
+    // The pass moves file 1 and remembers the blocks, because file 9 has them too.
+    volume.write(MapId(1), 0, &first, |_, _| ()).unwrap();
+    (2..9).for_each(|map| volume.write(MapId(map), 0, &text(1, 1_000 + map), |_, _| ()).unwrap());
+    share(1, 9);
+    volume.commits.checkpoint().unwrap();
+    assert!(volume.block_compressor.compress_some(1).unwrap().is_some());
+    let numbers = pbns_of(&volume, MapId(9));
+    assert!(numbers.iter().all(|pbn| !is_fragment(*pbn)), "the pass has not come to file 9");
+    // They become free, and hold something else, which is shared as well.
+    volume.range_changes.truncate(MapId(9), 0, |_, _| ()).unwrap();
+    volume.commits.checkpoint().unwrap();
+    volume.run(crate::BackgroundStep::Release).unwrap();
+    let mut map = 20;
+    while !volume.metadata.known_entry(numbers[0]).is_some_and(|entry| entry.count > 0) {
+        assert!(map < 150, "the first block is not handed out again");
+        volume.write(MapId(map), 0, &text(30, map), |_, _| ()).unwrap();
+        volume.range_changes.truncate(MapId(map - 1), 0, |_, _| ()).unwrap();
+        volume.commits.checkpoint().unwrap();
+        volume.run(crate::BackgroundStep::Release).unwrap();
+        map += 1;
+    }
+    let last = MapId(map - 1);
+    share(last.0, 200);
+    compress_all(&volume);
+    let content = text(30, last.0);
+    assert_content(&volume, &[(MapId(1), first), (last, content.clone()), (MapId(200), content)]);
+}
+
+#[test]
+fn what_a_damaged_page_of_fragments_held_is_an_error_and_can_be_removed() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let files = vec![(MapId(1), text(60, 1)), (MapId(2), text(60, 2))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    let first = pbns_of(&volume, MapId(1))[0];
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let page = page_of(first) - FIRST_PAGE;
+    let at = page * PAGE_BYTES as u64 + (Page::sector_of(first) * SECTOR_BYTES) as u64 + 100;
+    devices.fragments.write_at(&[0xFF; 8], at).unwrap();
+    let volume = devices.open();
+    assert!(matches!(volume.reader.read(MapId(1), 0, BLOCK_BYTES), Err(Error::Corrupt { .. })));
+    assert!(!checker(&volume).check(true, &mut |_, _| ()).unwrap().is_clean());
+    fixer(&volume).repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
+    let read = |n: u64| volume.reader.read(MapId(1), n * BLOCK, BLOCK_BYTES).map(|read| read.to_vec());
+    let lost = (0..60).filter(|n| read(*n).is_err()).count();
+    assert!((1..=12).contains(&lost), "{lost} blocks are lost with a sector");
+    for (n, block) in (0..).zip(files[0].1.chunks(BLOCK_BYTES)) {
+        assert!(read(n).is_ok_and(|read| read == block) || read(n).is_err(), "block {n} has other bytes");
+    }
+    for (map, _) in &files {
+        volume.range_changes.truncate(*map, 0, |_, _| ()).unwrap();
+    }
+    volume.commits.checkpoint().unwrap();
+    let report = checker(&volume).check(true, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+    assert_eq!(used(&volume), 1);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Grows a volume: its devices first, then the totals that count the new space.
 
+use crate::format::fragment::{FIRST_NUMBER, FIRST_PAGE};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::table_bytes;
+use crate::settings::values::Compress;
 use crate::state::published::Plan;
 use crate::volume::assembly::Volume;
 use crate::volume::files::DATA_BLOCKS_MAX;
@@ -19,9 +21,17 @@ impl Volume {
         if data < now {
             return Err(Error::Invalid(format!("the data area has {} bytes already; it cannot shrink", now.bytes())));
         }
+        let compresses = self.base.tuning.with(|settings| settings.compress != Compress::Off);
+        let has_fragments = compresses || self.base.stored.fragment_pages_end()? > FIRST_PAGE;
+        if has_fragments && data.0 > FIRST_NUMBER {
+            let most = Blocks(FIRST_NUMBER).bytes();
+            return Err(Error::Invalid(format!("a data area with compressed blocks can have at most {most} bytes")));
+        }
         self.base.data.grow(data)?;
         self.base.stored.grow_table(table_bytes(data))?;
-        self.base.hints.grow_disk_level(data);
+        if !has_fragments {
+            self.base.hints.grow_disk_level(data);
+        }
         let room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.publisher.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
         drop(room);

@@ -4,12 +4,13 @@ use crate::backlog::file;
 use crate::base::Parts;
 use crate::commit::log::{JournalBounds, Log};
 use crate::format::checkpoint::Checkpoint;
+use crate::format::fragment::FIRST_NUMBER;
 use crate::format::keys;
 use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::hash::Hasher;
 use crate::hints::disk_level;
 use crate::pace::system_load::SystemLoad;
-use crate::settings::values::Settings;
+use crate::settings::values::{Compress, Settings};
 use crate::space::allocator::Allocator;
 use crate::state::maps::Leaves;
 use crate::state::published::State;
@@ -21,6 +22,8 @@ use crate::volume::memory_budget::Budget;
 use crate::volume::{files as volume, recover};
 use crate::{Blocks, Copies, Error, OpenOptions, Profile, Result};
 
+/// All blocks and numbers that there can be.
+const ALL_NUMBERS: Blocks = Blocks(2 * FIRST_NUMBER);
 /// Bytes of the table of fragments for each number.
 const ENTRY_SHARE: u64 = PAGE_BYTES as u64 / PAGE_ENTRIES;
 
@@ -63,7 +66,9 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
     };
     let is_fresh = state.durable_sequence == 0;
     let disk_hints = backend.hints.filter(|_| settings.disk_level);
-    let disk_hints = disk_hints.and_then(|device| disk_level::open(device, backend.volume_id, state.totals.data));
+    // Hints name fragments too, by numbers above every block.
+    let named = if settings.compress == Compress::Off && numbers == 0 { state.totals.data } else { ALL_NUMBERS };
+    let disk_hints = disk_hints.and_then(|device| disk_level::open(device, backend.volume_id, named));
     let skipped = backend.skipped.filter(|_| settings.skipped_bytes > 0);
     let (skipped_file, newest) = skipped.map_or((None, None), |device| file::open(device, backend.volume_id));
     let volume = Volume::new(Parts {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::format::fragment::{FragmentPlace, is_fragment};
 use crate::format::ops::Op;
-use crate::format::page::{Entry, PACK, page_of};
+use crate::format::page::{Entry, PACK, page_of, pbns_of};
 use crate::state::published::{Plan, State, StoredBlock, StoredFragment};
 use crate::state::table::damaged_entry;
 use crate::{Blocks, Error, Pbn, Result};
@@ -35,6 +35,15 @@ impl State {
     pub(super) fn is_unknown(&mut self, pbn: Pbn) -> bool {
         let place = if is_fragment(pbn) { self.table.fragment_place(pbn) } else { None };
         self.table.is_damaged(pbn) || place.is_some_and(|place| place.blocks().any(|pbn| self.table.is_damaged(pbn)))
+    }
+
+    /// The pages with the entries of the blocks that the fragments of a page lie in. The page is in memory.
+    pub fn pages_of_holders(&mut self, number: u64) -> BTreeSet<u64> {
+        let data = self.totals.data.0;
+        let Some(page) = self.table.page(number) else { return BTreeSet::new() };
+        let live = pbns_of(number).filter(|pbn| page.count(*pbn) > 0);
+        let holders = live.filter_map(|pbn| page.fragment_place(pbn)).flat_map(|place| place.blocks());
+        holders.filter(|pbn| pbn.0 < data).map(page_of).collect()
     }
 
     /// How many blocks hold nothing any more without these fragments. An error: the table lacks some of them.

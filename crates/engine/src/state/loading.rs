@@ -1,13 +1,14 @@
 //! Reads the newest state from memory or disk: records, pages and leaves. Pages and leaves are read without the publish
 //! lock and admitted under it, before the work that needs them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::base::BaseParts;
 use crate::format::extent_leaf::ExtentLeaf;
-use crate::format::fragment::is_number;
+use crate::format::fragment::{FIRST_PAGE, is_number};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
@@ -317,13 +318,24 @@ impl Metadata {
         pbns.map(have).collect()
     }
 
-    /// Reads pages of the block table, and keeps them in memory until a checkpoint.
+    /// Reads pages of the block table, and keeps them in memory until a checkpoint. With a page of fragments, also those
+    /// of the blocks that they lie in, which their release changes.
     pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
-        pages.chunks(PORTION_PAGES).try_for_each(|portion| {
+        let mut behind = BTreeSet::new();
+        for portion in pages.chunks(PORTION_PAGES) {
+            let mut state = self.lock_with_pages(&self.state, || portion.to_vec())?;
+            state.table.keep(portion);
+            for number in portion.iter().filter(|number| **number >= FIRST_PAGE) {
+                behind.extend(state.pages_of_holders(*number));
+            }
+            state.table.shrink();
+        }
+        let behind: Vec<u64> = behind.into_iter().collect();
+        for portion in behind.chunks(PORTION_PAGES) {
             let mut state = self.lock_with_pages(&self.state, || portion.to_vec())?;
             state.table.keep(portion);
             state.table.shrink();
-            Ok(())
-        })
+        }
+        Ok(())
     }
 }

@@ -63,12 +63,18 @@ fn outside(path: &Path, give: &str) -> Failure {
     let (path, mount) = (shown(path), mount_table::of_volume(&real).ok().flatten());
     let advice = match mount.map(|mount| shown(&mount.dir)) {
         Some(dir) => format!("it is the volume that is mounted on {dir}: give a path there, such as {dir}"),
-        None if Store::profile_of(&real).is_ok() => {
+        None if !is_on_fuse(&real) && Store::profile_of(&real).is_ok() => {
             format!("it is a volume that is not mounted: mount it (oncefs mount {path} DIR), and give a path in DIR")
         }
         None => give.to_owned(),
     };
     Failure::new(exit::FAILED, format!("{path} is not in a mounted oncefs volume: {advice}"))
+}
+
+/// Whether a file system in user space has a path: its daemon may answer nothing.
+fn is_on_fuse(path: &Path) -> bool {
+    let mount = mount_table::containing(path).ok().flatten();
+    mount.is_some_and(|mount| mount.kind.as_encoded_bytes().starts_with(b"fuse"))
 }
 
 fn refused(path: &Path, error: &io::Error) -> Failure {

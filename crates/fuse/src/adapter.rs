@@ -22,7 +22,8 @@ mod xattrs;
 
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use oncefs_fs::{Attributes, Error, FileSystem, Ino, Result};
 use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service, flags::init};
@@ -38,6 +39,9 @@ use crate::reply::{reply_done, reply_entry};
 use crate::request_memory;
 use crate::room_maker::{Place, RoomMaker};
 use crate::room_watch::RoomGauge;
+
+/// How long a write is tried again that must not be late.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// Settings of the adapter.
 #[derive(Clone, Debug)]
@@ -136,6 +140,22 @@ impl Adapter {
             Some(place) => self.wait_for_room(place, again, reply),
             None => reply(result),
         }
+    }
+
+    /// Tries a write again that must not be late, because its queue would stand still, while room is being made for
+    /// others: at most for a moment, since its thread serves nothing meanwhile.
+    fn try_for_a_moment<T>(&self, again: impl Fn(&FileSystem) -> Result<T>) -> Result<T> {
+        let began = Instant::now();
+        loop {
+            match again(&self.file_system) {
+                Err(Error::NoSpace) if self.is_room_coming() && began.elapsed() < MOMENT => thread::sleep(MOMENT / 20),
+                result => return result,
+            }
+        }
+    }
+
+    fn is_room_coming(&self) -> bool {
+        self.room_maker.as_ref().is_some_and(RoomMaker::is_room_coming)
     }
 
     /// A place for a request that waits for room and keeps `bytes` bytes meanwhile.

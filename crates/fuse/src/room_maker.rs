@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,6 +70,8 @@ pub(crate) struct RoomMaker {
     taken: Arc<AtomicUsize>,
     /// ... and of those for writes of disks.
     taken_by_disks: Arc<AtomicUsize>,
+    /// Requests wait, and room is being made or may be.
+    is_room_coming: Arc<AtomicBool>,
 }
 
 impl RoomMaker {
@@ -80,8 +82,15 @@ impl RoomMaker {
 
     fn start_with(make_room: impl FnMut() -> Room + Send + 'static) -> io::Result<Self> {
         let (waiters, received) = channel();
-        thread::Builder::new().name("room-maker".to_owned()).spawn(move || serve(&received, make_room))?;
-        Ok(Self { waiters, taken: Arc::default(), taken_by_disks: Arc::default() })
+        let is_room_coming: Arc<AtomicBool> = Arc::default();
+        let coming = is_room_coming.clone();
+        thread::Builder::new().name("room-maker".to_owned()).spawn(move || serve(&received, make_room, &coming))?;
+        Ok(Self { waiters, taken: Arc::default(), taken_by_disks: Arc::default(), is_room_coming })
+    }
+
+    /// Whether requests wait for room that is being made, or may be.
+    pub(crate) fn is_room_coming(&self) -> bool {
+        self.is_room_coming.load(Ordering::Relaxed)
     }
 
     /// A place for the present request, which keeps `bytes` bytes. None: the waiting requests already take too much, or
@@ -129,11 +138,13 @@ impl RoomMaker {
 }
 
 /// Makes room for all waiting requests, lets each of them try, and begins again.
-fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room) {
+fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room, is_room_coming: &AtomicBool) {
     let mut waiting: Vec<Waiter> = Vec::new();
     let mut every = ROOM_EVERY;
     loop {
+        is_room_coming.store(!waiting.is_empty(), Ordering::Relaxed);
         let is_open = take_in(received, &mut waiting, every);
+        is_room_coming.store(!waiting.is_empty(), Ordering::Relaxed);
         if waiting.is_empty() && !is_open {
             return;
         }

@@ -68,6 +68,7 @@ impl Adapter {
                 let again = move |file_system: &FileSystem| file_system.write(ino, at, &data, origin);
                 self.wait_for_room(place, again, answer);
             }
+            None if is_full => answer(self.try_for_a_moment(|file_system| file_system.write(ino, at, data, origin))),
             None => answer(written),
         }
     }

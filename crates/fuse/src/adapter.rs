@@ -40,7 +40,7 @@ use crate::request_memory;
 use crate::room_maker::{Place, RoomMaker};
 use crate::room_watch::RoomGauge;
 
-/// How long a write is tried again that must not be late.
+/// How long a request is tried again that must not be late.
 const MOMENT: Duration = Duration::from_millis(500);
 
 /// Settings of the adapter.
@@ -128,7 +128,8 @@ impl Adapter {
     }
 
     /// Replies to a request that takes space. Before it answers ENOSPC, freed blocks are made usable and the request is
-    /// tried again. No thread that serves requests waits for this.
+    /// tried again. No thread that serves requests waits for this, but for a moment where a request must not be late
+    /// (`try_for_a_moment`).
     fn reply_with_room<T>(
         &self,
         result: Result<T>,
@@ -138,11 +139,12 @@ impl Adapter {
         let is_full = matches!(result, Err(Error::NoSpace));
         match is_full.then(|| self.place(0)).flatten() {
             Some(place) => self.wait_for_room(place, again, reply),
+            None if is_full => reply(self.try_for_a_moment(again)),
             None => reply(result),
         }
     }
 
-    /// Tries a write again that must not be late, because its queue would stand still, while room is being made for
+    /// Tries a request again that must not be late, because its queue would stand still, while room is being made for
     /// others: at most for a moment, since its thread serves nothing meanwhile.
     fn try_for_a_moment<T>(&self, again: impl Fn(&FileSystem) -> Result<T>) -> Result<T> {
         let began = Instant::now();

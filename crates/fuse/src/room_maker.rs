@@ -70,7 +70,7 @@ pub(crate) struct RoomMaker {
     taken: Arc<AtomicUsize>,
     /// ... and of those for writes of disks.
     taken_by_disks: Arc<AtomicUsize>,
-    /// Requests wait, and room is being made or may be.
+    /// Requests wait, and room is being made or may be. Not where writes of disks wait for others to make some.
     is_room_coming: Arc<AtomicBool>,
 }
 
@@ -132,6 +132,10 @@ impl RoomMaker {
                 true
             }
         };
+        if until.is_none() {
+            // Nothing is known before the thread has tried to make some.
+            self.is_room_coming.store(true, Ordering::Relaxed);
+        }
         // The thread receives as long as `self` lives. If it were gone, dropping the waiter's reply would answer EIO.
         let _ = self.waiters.send(Waiter { since: Instant::now(), until, try_again: Box::new(try_again) });
     }
@@ -142,9 +146,11 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room, is_ro
     let mut waiting: Vec<Waiter> = Vec::new();
     let mut every = ROOM_EVERY;
     loop {
-        is_room_coming.store(!waiting.is_empty(), Ordering::Relaxed);
         let is_open = take_in(received, &mut waiting, every);
-        is_room_coming.store(!waiting.is_empty(), Ordering::Relaxed);
+        if waiting.iter().any(|waiter| waiter.until.is_none()) {
+            // One may have come while the last answer was noted.
+            is_room_coming.store(true, Ordering::Relaxed);
+        }
         if waiting.is_empty() && !is_open {
             return;
         }
@@ -153,6 +159,7 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room, is_ro
             Room::Perhaps => WHILE_PERHAPS,
             Room::None => Duration::ZERO,
         };
+        is_room_coming.store(!patience.is_zero(), Ordering::Relaxed);
         every = if patience.is_zero() { ROOM_OF_OTHERS_EVERY } else { ROOM_EVERY };
         // Retried even if no room was made: another thread may have made some just before. When the mount ends, nothing
         // makes room that has not begun.
@@ -160,6 +167,9 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room, is_ro
             let is_patient = is_open && waiter.until.is_some_and(|until| Instant::now() < until);
             !(waiter.try_again)(is_patient || waiter.since.elapsed() < patience)
         });
+        if waiting.is_empty() {
+            is_room_coming.store(false, Ordering::Relaxed);
+        }
     }
 }
 

@@ -88,8 +88,17 @@ impl Tree {
 
     /// A process that reads the file `wait`. Its read is under way.
     pub fn waiter(&self) -> Child {
+        self.waiter_by(&mut Command::new("cat"))
+    }
+
+    /// The same, on one CPU, so that the queue of this one has its read.
+    pub fn waiter_on(&self, cpu: usize) -> Child {
+        self.waiter_by(Command::new("taskset").args(["-c", &cpu.to_string(), "cat"]))
+    }
+
+    fn waiter_by(&self, command: &mut Command) -> Child {
         let before = self.count("waited");
-        let waiter = Command::new("cat").arg(self.path("wait")).stderr(Stdio::null()).spawn().unwrap();
+        let waiter = command.arg(self.path("wait")).stderr(Stdio::null()).spawn().unwrap();
         eventually("a read waits in the daemon", || self.count("waited") > before);
         waiter
     }

@@ -3,7 +3,8 @@
 //! Small files that were written together lie side by side, and a program that reads one of them mostly reads the
 //! others, in any order. Each would wait for the device, though reading a region of them takes little longer than
 //! reading one. So if a small file is read as a whole and is not in memory, its region is read and enters the read
-//! cache.
+//! cache. Fragments of small files that were compressed together have adjacent numbers and lie side by side: their region
+//! is one of numbers.
 //!
 //! Only blocks enter that are referred to now, are on the device, and have the content of their tag. The caller's pin
 //! keeps all of them from being reused meanwhile.
@@ -11,8 +12,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
-use crate::format::fragment::is_fragment;
+use crate::format::fragment::{PAGE_NUMBERS, is_fragment};
 use crate::format::keys::LeafKey;
+use crate::format::page::page_of;
+use crate::read::parts::{cut_spans, runs_into};
 use crate::read::steps::Reader;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
@@ -20,6 +23,9 @@ use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 const SMALL_BLOCKS_MAX: u64 = 16;
 /// Blocks of a region. Regions are aligned to this size, so files that are read in any order bring in each region once.
 const REGION_BLOCKS: u64 = 32;
+/// Fragments of a region lie at most this far apart.
+const REGION_BYTES: u64 = REGION_BLOCKS * BLOCK_BYTES as u64;
+const _: () = assert!(PAGE_NUMBERS.is_multiple_of(REGION_BLOCKS));
 const _: () = assert!(SMALL_BLOCKS_MAX < REGION_BLOCKS && SMALL_BLOCKS_MAX < LEAF_BLOCKS);
 
 impl Reader {
@@ -46,7 +52,6 @@ impl Reader {
         let (Some(asked_for), None) = (data.next(), data.next()) else { return };
         let is_in_memory = self.read_cache.holds(asked_for.start) || self.staging.get(asked_for.start).is_some();
         if is_in_memory
-            || is_fragment(asked_for.start)
             || !self.read_cache.is_enabled()
             || self.damage.is_any_bad()
             || !self.policy.read_around().is_wanted()
@@ -60,26 +65,56 @@ impl Reader {
             entries.get(pbn).is_some_and(|entry| entry.count > 0 && !entry.is_pack())
                 && self.staging.get(*pbn).is_none()
         };
-        let there: Vec<Pbn> = pbns.into_iter().filter(is_there).collect();
+        let there = self.near(asked_for.start, pbns.into_iter().filter(is_there).collect());
         let others = there.iter().filter(|pbn| !asked_for.contains(pbn)).count();
-        let (Some(first), Some(last)) = (there.first(), there.last()) else { return };
         if others == 0 {
             return;
         }
-        let blocks = last.0 - first.0 + 1;
-        let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
-        self.policy.device_reads().count(blocks);
-        if self.data_reader.read_device(*first, &mut buffer).is_err() {
+        let mut buffer = self.data.take_buffer(there.len() * BLOCK_BYTES);
+        if !self.read_region(&there, &mut buffer) {
             return;
         }
-        for pbn in &there {
-            let block = &buffer[(pbn.0 - first.0) as usize * BLOCK_BYTES..][..BLOCK_BYTES];
+        for (pbn, block) in there.iter().zip(buffer.chunks_exact(BLOCK_BYTES)) {
             if self.hasher.tag(block) == entries[pbn].tag {
                 self.read_cache.admit_around(*pbn, block);
             }
         }
         self.stats.counters.blocks_read_around.fetch_add(others as u64, Relaxed);
         self.policy.read_around().note_brought((there.len() - others) as u64, others as u64);
+    }
+
+    /// Of fragments those that lie near the one that was asked for: others of its region may have moved. The region's
+    /// entries are in one page.
+    fn near(&self, asked_for: Pbn, there: Vec<Pbn>) -> Vec<Pbn> {
+        if !is_fragment(asked_for) {
+            return there;
+        }
+        let places = self.metadata.with_pages(
+            || vec![page_of(asked_for)],
+            |pages| {
+                let own = pages.fragment_place(asked_for);
+                there.iter().map(|pbn| Some(own?.at.abs_diff(pages.fragment_place(*pbn)?.at))).collect::<Vec<_>>()
+            },
+        );
+        let is_near = |distance: &Option<u64>| distance.is_some_and(|bytes| bytes <= REGION_BYTES);
+        let near = there.into_iter().zip(places.unwrap_or_default()).filter(|(_, distance)| is_near(distance));
+        near.map(|(pbn, _)| pbn).collect()
+    }
+
+    /// Reads blocks of a region, which come in ascending order, one behind the other into `bytes`: what is not
+    /// compressed in one request, with the gaps. False: some cannot be read.
+    fn read_region(&self, there: &[Pbn], bytes: &mut [u8]) -> bool {
+        let blocks: Vec<(Pbn, ())> = there.iter().map(|pbn| (*pbn, ())).collect();
+        let mut parts = runs_into(&blocks, bytes);
+        let read = match is_fragment(there[0]) {
+            true => self.data_reader.read_spans(&mut cut_spans(&mut parts), &mut [], self.counting()),
+            false => self.data_reader.read_spans(&mut [&mut parts[..]], &mut [], self.counting()),
+        };
+        read.is_ok_and(|results| results.iter().all(Result::is_ok))
+    }
+
+    fn counting(&self) -> impl Fn(u64) {
+        move |blocks| self.policy.device_reads().count(blocks)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::device::Io;
 use crate::format::fragment::is_fragment;
 use crate::policy::effective::FilePolicies;
 use crate::policy::policies::PolicyFacts;
-use crate::read::fragments::FragmentReader;
+use crate::read::fragments::{FragmentReader, PlannedRead};
 use crate::read::parts::{Part, joined};
 use crate::space::data_area::DataArea;
 use crate::state::checkpoint_store::CheckpointStore;
@@ -59,8 +59,7 @@ impl DataReader {
         self.read_spans(spans, &mut [], |_| ())
     }
 
-    /// The same, and reads pages of the block table in parallel. `count` gets the blocks of each request, except for
-    /// those of fragments.
+    /// The same, and reads pages of the block table in parallel. `count` gets the blocks of each request.
     pub fn read_spans(
         &self,
         spans: &mut [&mut [Part<'_>]],
@@ -76,28 +75,23 @@ impl DataReader {
                 false => reads.push(joined(span)?),
             }
         }
+        let of_blocks = reads.len();
+        let mut planned = (!fragments.is_empty()).then(|| self.fragments.plan(fragments));
+        reads.extend(planned.iter_mut().flat_map(PlannedRead::reads));
         blocks_of(&reads).into_iter().for_each(count);
-        let mut of_blocks = match reads.is_empty() && pages.is_empty() {
+        let mut of_blocks_and_extents = match reads.is_empty() && pages.is_empty() {
             true => Vec::new(),
             false => self.submit(&mut reads, pages),
-        }
-        .into_iter();
-        let mut of_fragments = match fragments.is_empty() {
-            true => Vec::new(),
-            false => self.read_fragments(fragments),
-        }
-        .into_iter();
+        };
+        drop(reads);
+        let of_extents = of_blocks_and_extents.split_off(of_blocks);
+        let of_fragments = planned.map(|planned| self.fragments.expand(planned, &of_extents)).unwrap_or_default();
+        let (mut of_blocks, mut of_fragments) = (of_blocks_and_extents.into_iter(), of_fragments.into_iter());
         let result = |is_of_fragments: &bool| match is_of_fragments {
             true => of_fragments.next(),
             false => of_blocks.next(),
         };
         Ok(are_of_fragments.iter().map(result).map(|result| result.expect("a result for each span")).collect())
-    }
-
-    fn read_fragments(&self, spans: Vec<&mut [Part<'_>]>) -> Vec<Result<()>> {
-        let (results, bytes) = self.fragments.read_spans(spans);
-        self.stats.counters.data_bytes_read.fetch_add(bytes, Relaxed);
-        results
     }
 
     /// Makes reads of the data area, and reads of pages of the block table in parallel. Returns the results of the data

@@ -1,11 +1,17 @@
 //! Reads fragments: the blocks of the device that hold them, in as few requests as possible and all of them at once, and
 //! expands each into its place. What comes out is compared with tags like any block that was read.
+//!
+//! A read has three steps. Planning looks up the places. The caller makes the requests, together with those for blocks
+//! that are not compressed. Then the fragments are expanded straight into the caller's memory, those of a large read by
+//! several threads.
 
 use std::sync::Arc;
+use std::thread;
 
 use oncefs_compress::Expander;
 
 use crate::device::Io;
+use crate::device::buffer::PooledBuf;
 use crate::format::fragment::{FragmentPlace, is_number};
 use crate::format::page::page_of;
 use crate::read::parts::Part;
@@ -17,20 +23,46 @@ use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
 /// Fragments this near to each other are read in one request. So a request of a program reads at most four times as much
 /// as it wants.
-const GAP_BYTES_MAX: u64 = 8 << 10;
+pub const GAP_BYTES_MAX: u64 = 8 << 10;
 /// Most bytes of a request.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// Pages of the block table looked at together.
 const PORTION_PAGES: usize = 32;
 /// Idle expanders that are kept.
 const EXPANDERS_MAX: usize = 4;
+/// Most threads that expand the fragments of one read, including the caller's.
+const THREADS_MAX: usize = 4;
+/// A further thread is started for each this many fragments. Starting it takes as long as expanding a few of them.
+const FRAGMENTS_PER_THREAD_MIN: usize = 48;
+/// How many fragments a thread takes at a time.
+const SHARE: usize = 16;
 
 /// Reads fragments, unverified.
 pub struct FragmentReader {
     data: Arc<DataArea>,
     metadata: Arc<Metadata>,
+    /// How many threads may expand the fragments of one read.
+    threads: usize,
     /// Expanders that no thread uses.
     idle: Mutex<Vec<Expander>>,
+}
+
+/// A read of fragments whose places are known.
+pub struct PlannedRead<'a> {
+    /// In the order of their places.
+    placed: Vec<(FragmentPlace, Wanted<'a>)>,
+    extents: Vec<Extent>,
+    /// The bytes of each extent.
+    buffers: Vec<PooledBuf>,
+    /// The result of each span so far.
+    results: Vec<Result<()>>,
+}
+
+impl PlannedRead<'_> {
+    /// The requests, one for each extent.
+    pub fn reads(&mut self) -> impl Iterator<Item = Io<'_>> {
+        self.extents.iter().zip(&mut self.buffers).map(|(extent, buffer)| Io::read(extent.at, &mut buffer[..]))
+    }
 }
 
 /// A fragment that is wanted.
@@ -39,6 +71,13 @@ struct Wanted<'a> {
     /// The index of its span.
     span: usize,
     block: &'a mut [u8],
+}
+
+/// A fragment that was read, and the destination of its content.
+struct Found<'a> {
+    wanted: Wanted<'a>,
+    place: FragmentPlace,
+    bytes: &'a [u8],
 }
 
 /// Adjacent blocks of the device that are read together.
@@ -51,12 +90,17 @@ struct Extent {
 impl FragmentReader {
     /// It uses these parts.
     pub fn new(data: &Arc<DataArea>, metadata: &Arc<Metadata>) -> Self {
-        Self { data: data.clone(), metadata: metadata.clone(), idle: Mutex::new(LockRank::Part, Vec::new()) }
+        // A scheduler of tests knows no other threads than its own.
+        let threads = match cfg!(feature = "schedules") {
+            true => 1,
+            false => thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+        };
+        let idle = Mutex::new(LockRank::Part, Vec::new());
+        Self { data: data.clone(), metadata: metadata.clone(), threads, idle }
     }
 
-    /// Reads spans of fragments, which come in ascending order of their numbers, and returns the result of each, and
-    /// how many bytes were read. After an error the bytes of a span are undefined.
-    pub fn read_spans(&self, spans: Vec<&mut [Part<'_>]>) -> (Vec<Result<()>>, u64) {
+    /// Looks up where the fragments of spans lie. Spans come in ascending order of their numbers.
+    pub fn plan<'a>(&self, spans: Vec<&'a mut [Part<'_>]>) -> PlannedRead<'a> {
         let mut results: Vec<Result<()>> = spans.iter().map(|_| Ok(())).collect();
         let mut wanted = Vec::new();
         for (span, parts) in spans.into_iter().enumerate() {
@@ -65,44 +109,76 @@ impl FragmentReader {
                 wanted.extend(blocks.map(|(pbn, block)| Wanted { pbn, span, block }));
             }
         }
-        let mut note = |span: usize, error| {
-            if results[span].is_ok() {
-                results[span] = Err(error);
-            }
-        };
         let mut placed = Vec::with_capacity(wanted.len());
         let places = self.places_of(&wanted.iter().map(|wanted| wanted.pbn).collect::<Vec<_>>());
         for (wanted, place) in wanted.into_iter().zip(places) {
             match place {
                 Ok(place) => placed.push((place, wanted)),
-                Err(error) => note(wanted.span, error),
+                Err(error) => note(&mut results, wanted.span, error),
             }
         }
         placed.sort_by_key(|(place, _)| place.at);
         let extents = extents_of(placed.iter().map(|(place, _)| *place));
-        let mut buffers: Vec<_> =
-            extents.iter().map(|extent| self.data.take_buffer((extent.end - extent.at) as usize)).collect();
-        let requests = extents.iter().zip(&mut buffers);
-        let mut reads: Vec<Io<'_>> = requests.map(|(extent, buffer)| Io::read(extent.at, &mut buffer[..])).collect();
+        let buffers = extents.iter().map(|extent| self.data.take_buffer((extent.end - extent.at) as usize)).collect();
+        PlannedRead { placed, extents, buffers, results }
+    }
+
+    /// Reads spans of fragments, and returns the result of each.
+    pub fn read_spans(&self, spans: Vec<&mut [Part<'_>]>) -> Vec<Result<()>> {
+        let mut planned = self.plan(spans);
+        let mut reads: Vec<Io<'_>> = planned.reads().collect();
         let read = self.data.read_many(&mut reads);
         drop(reads);
-        let bytes = extents.iter().zip(&read).filter(|(_, result)| result.is_ok());
-        let bytes = bytes.map(|(extent, _)| extent.end - extent.at).sum();
-        let mut expander = self.idle.lock().pop().unwrap_or_default();
+        self.expand(planned, &read)
+    }
+
+    /// Expands the fragments of a read whose requests had these results. Returns the result of each span. After an error
+    /// the bytes of a span are undefined.
+    pub fn expand(&self, planned: PlannedRead<'_>, read: &[Result<()>]) -> Vec<Result<()>> {
+        let PlannedRead { placed, extents, buffers, mut results } = planned;
+        assert_eq!(read.len(), extents.len(), "a result for each request");
+        let mut found = Vec::with_capacity(placed.len());
         for (place, wanted) in placed {
             let index = extents.partition_point(|extent| extent.end < place.end());
             if let Err(error) = &read[index] {
-                note(wanted.span, Error::corrupt(format!("fragment {}", wanted.pbn), error.to_string()));
+                let error = Error::corrupt(format!("fragment {}", wanted.pbn), error.to_string());
+                note(&mut results, wanted.span, error);
                 continue;
             }
             let from = (place.at - extents[index].at) as usize;
-            let fragment = &buffers[index][from..from + usize::from(place.bytes)];
-            if expander.expand(place.coding, fragment, wanted.block).is_err() {
-                note(wanted.span, not_expanded(wanted.pbn, place));
-            }
+            found.push(Found { wanted, place, bytes: &buffers[index][from..from + usize::from(place.bytes)] });
         }
-        self.give_back(expander);
-        (results, bytes)
+        for (span, error) in self.expand_all(&mut found) {
+            note(&mut results, span, error);
+        }
+        results
+    }
+
+    /// Expands fragments, by several threads if they are many. Returns what failed, by span.
+    fn expand_all(&self, found: &mut [Found<'_>]) -> Vec<(usize, Error)> {
+        let threads = (found.len() / FRAGMENTS_PER_THREAD_MIN).clamp(1, self.threads);
+        let left = Mutex::new(LockRank::Leaf, found.chunks_mut(SHARE));
+        let failed = Mutex::new(LockRank::Leaf, Vec::new());
+        let expand_what_is_left = || {
+            let mut expander = self.idle.lock().pop().unwrap_or_default();
+            loop {
+                let Some(share) = left.lock().next() else { break };
+                let errors = expand_share(share, &mut expander);
+                failed.lock().extend(errors);
+            }
+            self.give_back(expander);
+        };
+        thread::scope(|scope| {
+            for _ in 1..threads {
+                let thread = thread::Builder::new().name("oncefs-expand".to_owned());
+                // Without another thread the caller's expands all of them.
+                if thread.spawn_scoped(scope, expand_what_is_left).is_err() {
+                    break;
+                }
+            }
+            expand_what_is_left();
+        });
+        failed.into_inner()
     }
 
     fn give_back(&self, expander: Expander) {
@@ -122,6 +198,7 @@ impl FragmentReader {
     fn places_in(&self, portion: &[&[Pbn]]) -> Vec<Result<FragmentPlace>> {
         let pages = || portion.iter().map(|numbers| page_of(numbers[0])).collect();
         let numbers = || portion.iter().flat_map(|numbers| numbers.iter().copied());
+        self.metadata.bring_fragment_pages(pages());
         let places = self.metadata.with_pages(pages, |pages| {
             let place = |pbn: Pbn| match is_number(pbn) {
                 true if pages.is_damaged(pbn) => Err(damaged_entry(pbn)),
@@ -131,6 +208,22 @@ impl FragmentReader {
             numbers().map(place).collect::<Vec<_>>()
         });
         places.unwrap_or_else(|error| numbers().map(|pbn| Err(unread(pbn, &error))).collect())
+    }
+}
+
+/// Expands some fragments. Returns what failed, by span.
+fn expand_share(share: &mut [Found<'_>], expander: &mut Expander) -> Vec<(usize, Error)> {
+    let expanded = share.iter_mut().map(|Found { wanted, place, bytes }| {
+        let result = expander.expand(place.coding, bytes, wanted.block);
+        result.map_err(|_| (wanted.span, not_expanded(wanted.pbn, *place)))
+    });
+    expanded.filter_map(std::result::Result::err).collect()
+}
+
+/// Notes the first error of a span.
+fn note(results: &mut [Result<()>], span: usize, error: Error) {
+    if results[span].is_ok() {
+        results[span] = Err(error);
     }
 }
 

@@ -10,11 +10,8 @@ use crate::format::fragment::is_fragment;
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::read::stored::BlockReader;
 use crate::state::checkpoint_store::{page_in, reads_of};
-use crate::state::loading::MissingPages;
+use crate::state::loading::{MissingPages, groups_of};
 use crate::{Pbn, Result};
-
-/// Pages of a group: the tags of 2 MiB of data.
-const GROUP_PAGES: u64 = 4;
 
 /// Pages missing from memory, and the buffer for their bytes.
 #[derive(Default)]
@@ -59,26 +56,5 @@ impl BlockReader {
             let wanted = came.filter(|(number, _)| numbers.binary_search(number).is_ok());
             self.metadata.admit_sound_pages(wanted.map(page_in).collect(), generation);
         }
-    }
-}
-
-/// All pages of the groups that contain any of these ascending pages, up to the end of the table.
-fn groups_of(numbers: &[u64], end: u64) -> Vec<u64> {
-    let mut groups: Vec<u64> = numbers.iter().map(|number| number / GROUP_PAGES).collect();
-    groups.dedup();
-    let pages = groups.into_iter().flat_map(|group| group * GROUP_PAGES..(group + 1) * GROUP_PAGES);
-    pages.take_while(|number| *number < end).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_are_read_with_their_groups_and_none_behind_the_table() {
-        assert_eq!(groups_of(&[], 100), []);
-        assert_eq!(groups_of(&[5, 6], 100), [4, 5, 6, 7]);
-        assert_eq!(groups_of(&[3, 4, 17], 100), [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19]);
-        assert_eq!(groups_of(&[0, 9], 10), [0, 1, 2, 3, 8, 9]);
     }
 }

@@ -23,6 +23,10 @@ use crate::{Pbn, Result};
 /// Pages that are loaded and kept at a time.
 const PORTION_PAGES: usize = 64;
 
+/// Pages of a group: the tags of 2 MiB of data, or the places of 1.5 MiB. The pages that a read lacks are read in groups:
+/// a larger request costs a device no more.
+const GROUP_PAGES: u64 = 4;
+
 /// Pages of the block table that memory lacks.
 pub struct MissingPages {
     /// The pages, in ascending order.
@@ -113,6 +117,20 @@ impl Metadata {
         let generation = state.table.generation();
         let numbers = state.table.missing(numbers);
         MissingPages { numbers, generation, end: state.totals.data.0.div_ceil(PAGE_ENTRIES) }
+    }
+
+    /// Reads those of these pages of fragments that memory lacks, which come in ascending order, with their groups: a
+    /// reader of a file wants the pages behind them next. What cannot be read is left to the work that needs it.
+    pub fn bring_fragment_pages(&self, numbers: Vec<u64>) {
+        let MissingPages { numbers, generation, .. } = self.missing_pages(numbers);
+        let Some(end) = (!numbers.is_empty()).then(|| self.stored.fragment_pages_end()) else { return };
+        let groups = end.map(|end| groups_of(&numbers, end)).unwrap_or_default();
+        if groups.len() > numbers.len()
+            && let Ok(pages) = self.stored.read_each_page(&groups)
+        {
+            self.admit_sound_pages(pages, generation);
+            self.state.lock().table.shrink();
+        }
     }
 
     /// Takes in pages that were read since the table had this generation. The read did not block writers of pages. A
@@ -208,6 +226,14 @@ impl Metadata {
         }
         Ok(entries)
     }
+}
+
+/// All pages of the groups that contain any of these ascending pages, up to the end of the table.
+pub fn groups_of(numbers: &[u64], end: u64) -> Vec<u64> {
+    let mut groups: Vec<u64> = numbers.iter().map(|number| number / GROUP_PAGES).collect();
+    groups.dedup();
+    let pages = groups.into_iter().flat_map(|group| group * GROUP_PAGES..(group + 1) * GROUP_PAGES);
+    pages.take_while(|number| *number < end).collect()
 }
 
 /// Pairs are fetched from the layers in portions of at most this many.
@@ -337,5 +363,18 @@ impl Metadata {
             state.table.shrink();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_with_their_groups_and_none_behind_the_table() {
+        assert_eq!(groups_of(&[], 100), []);
+        assert_eq!(groups_of(&[5, 6], 100), [4, 5, 6, 7]);
+        assert_eq!(groups_of(&[3, 4, 17], 100), [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19]);
+        assert_eq!(groups_of(&[0, 9], 10), [0, 1, 2, 3, 8, 9]);
     }
 }

@@ -18,7 +18,7 @@ use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn};
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Blocks of text-like bytes that no other seed gives, and that shrink to about a third.
-fn text(blocks: usize, seed: u64) -> Vec<u8> {
+pub fn text(blocks: usize, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut bytes = Vec::with_capacity(blocks * BLOCK_BYTES);
     while bytes.len() < blocks * BLOCK_BYTES {
@@ -33,20 +33,20 @@ fn later(method: Method) -> Settings {
     Settings { compress: Compress::Later, compress_method: method, ..one_level() }
 }
 
-fn zstd() -> Settings {
+pub fn zstd() -> Settings {
     later(Method::Zstd(1))
 }
 
 /// Works until nothing is left to compress.
-fn compress_all(volume: &Volume) {
+pub fn compress_all(volume: &Volume) {
     while volume.block_compressor.compress_some(300).unwrap().is_some() {}
 }
 
-fn used(volume: &Volume) -> u64 {
+pub fn used(volume: &Volume) -> u64 {
     volume.base.state.lock().totals.used.0
 }
 
-fn assert_content(volume: &Volume, files: &[(MapId, Vec<u8>)]) {
+pub fn assert_content(volume: &Volume, files: &[(MapId, Vec<u8>)]) {
     for (map, content) in files {
         assert!(*volume.reader.read(*map, 0, content.len()).unwrap() == **content, "map {} has other bytes", map.0);
     }
@@ -55,7 +55,7 @@ fn assert_content(volume: &Volume, files: &[(MapId, Vec<u8>)]) {
 }
 
 /// The pbns of a map's first leaf.
-fn pbns_of(volume: &Volume, map: MapId) -> Vec<Pbn> {
+pub fn pbns_of(volume: &Volume, map: MapId) -> Vec<Pbn> {
     let leaf = volume.metadata.leaf(LeafKey { map, leaf: 0 }).unwrap();
     let data = leaf.slice(0, LEAF_BLOCKS as u16).filter_map(|extent| match extent.target {
         Target::Data(pbn) => Some((0..u64::from(extent.blocks)).map(move |n| pbn.plus(n))),
@@ -64,7 +64,7 @@ fn pbns_of(volume: &Volume, map: MapId) -> Vec<Pbn> {
     data.flatten().collect()
 }
 
-fn written(devices: &Devices, files: &[(MapId, Vec<u8>)]) -> Volume {
+pub fn written(devices: &Devices, files: &[(MapId, Vec<u8>)]) -> Volume {
     let volume = devices.open();
     for (map, content) in files {
         volume.write(*map, 0, content, |_, _| ()).unwrap();

@@ -130,6 +130,12 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Orders the references by block, so that each page of the block table is accessed once.
+    pub fn sort(&mut self) {
+        self.increfs.sort_unstable_by_key(|incref| incref.pbn);
+        self.decrefs.sort_unstable_by_key(|run| run.pbn);
+    }
+
     /// Pages of the block table that must be in memory.
     pub fn pages(&self) -> BTreeSet<u64> {
         let stores = self.stores.iter().map(|store| page_of(store.pbn));
@@ -262,38 +268,25 @@ impl State {
     /// The increfs that contradict the table (by now): the block was freed, has other content, is bad, is a replica, or
     /// is at the largest count. A block that a pending clone shares may be bad. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
-        let mut refused = Vec::new();
         let fragments = plan.fragments.iter().map(|fragment| fragment.block.pbn);
         let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).chain(fragments).collect();
-        for incref in &plan.increfs {
-            if stored.contains(&incref.pbn) {
-                continue;
-            }
-            let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
-            let room = COUNT_MAX - entry.count;
-            if !entry.serves(incref.tag) || (room as usize) < plan.increfs.len() {
-                refused.push(incref.pbn);
-            }
-        }
-        for incref in &plan.expected {
-            let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
-            if !entry.serves(incref.tag) {
-                refused.push(incref.pbn);
-            }
-        }
+        let mut entries = self.table.entries();
+        let increfs = plan.increfs.iter().filter(|incref| !stored.contains(&incref.pbn));
+        let increfs = increfs.filter(|incref| {
+            let entry = entries.of(incref.pbn);
+            !entry.serves(incref.tag) || ((COUNT_MAX - entry.count) as usize) < plan.increfs.len()
+        });
+        let mut refused: Vec<Pbn> = increfs.map(|incref| incref.pbn).collect();
+        let expected = plan.expected.iter().filter(|incref| !entries.of(incref.pbn).serves(incref.tag));
+        refused.extend(expected.map(|incref| incref.pbn));
         let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
-        for pbn in plan.shared.iter().flat_map(|run| run.pbns()) {
-            let entry = self.table.entry(pbn).expect("the plan's pages are in memory");
-            if u64::from(COUNT_MAX - entry.count) < shared {
-                refused.push(pbn);
-            }
-        }
-        for incref in &plan.record_increfs {
-            let entry = self.table.entry(incref.pbn).expect("the plan's pages are in memory");
-            if entry.count == 0 || entry.tag != incref.tag || entry.count > COUNT_MAX - 2 {
-                refused.push(incref.pbn);
-            }
-        }
+        let is_full = |pbn: &Pbn| u64::from(COUNT_MAX - entries.of(*pbn).count) < shared;
+        refused.extend(plan.shared.iter().flat_map(|run| run.pbns()).filter(is_full));
+        let record_increfs = plan.record_increfs.iter().filter(|incref| {
+            let entry = entries.of(incref.pbn);
+            entry.count == 0 || entry.tag != incref.tag || entry.count > COUNT_MAX - 2
+        });
+        refused.extend(record_increfs.map(|incref| incref.pbn));
         refused
     }
 
@@ -304,8 +297,9 @@ impl State {
             return Some(damaged_entry(pbn));
         }
         let contradicts = |why| Some(Error::corrupt("the block table", why));
+        let mut entries = self.table.entries();
         let mut shared = plan.shared.iter().flat_map(|run| run.pbns());
-        if let Some(pbn) = shared.find(|pbn| self.table.entry(*pbn).is_none_or(|entry| entry.count == 0)) {
+        if let Some(pbn) = shared.find(|pbn| entries.of(*pbn).count == 0) {
             return contradicts(format!("block {pbn} of a cloned map has no reference"));
         }
         let freed = match self.freed_by(plan) {
@@ -347,8 +341,9 @@ impl State {
         }
         let mut freed = 0;
         let mut last_fragments = Vec::new();
+        let mut entries = self.table.entries();
         for same in released.chunk_by(|one, other| one == other) {
-            let count = self.table.entry(same[0]).expect("the plan's pages are in memory").count as usize;
+            let count = entries.of(same[0]).count as usize;
             if count < same.len() {
                 return Err(format!("block {} has {count} references, and {} are given back", same[0], same.len()));
             }
@@ -372,15 +367,8 @@ impl State {
             self.store(store);
         }
         self.store_fragments(&plan.fragments);
-        let mut counts = CountRun::default();
         let increfs = plan.increfs.iter().chain(&plan.record_increfs).map(|incref| incref.pbn);
-        for pbn in increfs.chain(plan.shared.iter().flat_map(|run| run.pbns())) {
-            let count = self.table.edit(page_of(pbn)).count(pbn);
-            assert!(count > 0 && count < COUNT_MAX, "incref of block {pbn} with {count} references");
-            self.table.edit(page_of(pbn)).set_count(pbn, count + 1);
-            counts.add(pbn, count + 1, &mut self.group);
-        }
-        counts.end(&mut self.group);
+        self.take_references(increfs.chain(plan.shared.iter().flat_map(|run| run.pbns())));
         let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
         let stored = plan.stores.len() + plan.fragments.len();
         self.totals.mapped += Blocks((stored + plan.increfs.len()) as u64 + shared);
@@ -469,35 +457,43 @@ impl State {
         }
     }
 
+    fn take_references(&mut self, pbns: impl Iterator<Item = Pbn>) {
+        let mut counts = CountRun::default();
+        self.table.edit_each(pbns, |page, pbn, times| {
+            let count = page.count(pbn);
+            assert!(count > 0 && COUNT_MAX - count >= times, "{times} increfs of block {pbn} with {count} references");
+            page.set_count(pbn, count + times);
+            counts.add(pbn, count + times, &mut self.group);
+        });
+        counts.end(&mut self.group);
+    }
+
     fn release(&mut self, runs: &[Run]) -> Vec<(Tag, Pbn)> {
         let mut freed = Vec::new();
+        let mut fragments = Vec::new();
         let mut counts = CountRun::default();
-        let mut holders = BTreeMap::new();
-        let mut blocks_freed = 0;
-        for run in runs {
-            for pbn in run.pbns() {
-                let page = self.table.edit(page_of(pbn));
-                let count = page.count(pbn);
-                assert!(count > 0, "release of block {pbn}, which has no reference");
-                page.set_count(pbn, count - 1);
-                if count == 1 {
-                    let entry = page.entry(pbn);
-                    freed.push((entry.tag, pbn));
-                    self.group.free(pbn);
-                    if entry.flags & COPIED != 0 {
-                        self.orphaned.push(pbn);
-                    }
-                    match is_fragment(pbn) {
-                        true => blocks_freed += self.leave_holders(pbn, &mut holders),
-                        false => blocks_freed += 1,
-                    }
+        self.table.edit_each(runs.iter().flat_map(|run| run.pbns()), |page, pbn, times| {
+            let count = page.count(pbn);
+            assert!(count >= times, "{times} releases of block {pbn}, which has {count} references");
+            page.set_count(pbn, count - times);
+            if count == times {
+                let entry = page.entry(pbn);
+                freed.push((entry.tag, pbn));
+                self.group.free(pbn);
+                if entry.flags & COPIED != 0 {
+                    self.orphaned.push(pbn);
                 }
-                counts.add(pbn, count - 1, &mut self.group);
+                if is_fragment(pbn) {
+                    fragments.push(pbn);
+                }
             }
-        }
+            counts.add(pbn, count - times, &mut self.group);
+        });
         counts.end(&mut self.group);
+        let mut holders = BTreeMap::new();
+        let packs_freed: u64 = fragments.iter().map(|pbn| self.leave_holders(*pbn, &mut holders)).sum();
         self.group.count(&holders);
-        self.totals.used = self.totals.used - Blocks(blocks_freed);
+        self.totals.used = self.totals.used - Blocks((freed.len() - fragments.len()) as u64 + packs_freed);
         freed
     }
 

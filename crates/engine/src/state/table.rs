@@ -201,6 +201,30 @@ impl Table {
         Arc::make_mut(self.dirty.get_mut(&number).expect("inserted above"))
     }
 
+    /// Reads entries of blocks whose pages are in memory.
+    pub fn entries(&mut self) -> Entries<'_> {
+        Entries { table: self, page: None }
+    }
+
+    /// Changes pages in memory, block by block. `edit` gets each block with how often it follows itself in `pbns`.
+    /// Blocks of one page that follow each other cost one access to it.
+    pub fn edit_each(&mut self, pbns: impl Iterator<Item = Pbn>, mut edit: impl FnMut(&mut Page, Pbn, u32)) {
+        let mut pbns = pbns.peekable();
+        while let Some(first) = pbns.next() {
+            let number = page_of(first);
+            let page = self.edit(number);
+            let mut next = Some(first);
+            while let Some(pbn) = next {
+                let mut times = 1;
+                while pbns.next_if_eq(&pbn).is_some() {
+                    times += 1;
+                }
+                edit(page, pbn, times);
+                next = pbns.next_if(|pbn| page_of(*pbn) == number);
+            }
+        }
+    }
+
     /// Keeps a change for a page that is not in memory yet.
     pub fn add_redo(&mut self, sequence: u64, redo: Redo) {
         let pbn = redo.pbn();
@@ -270,6 +294,27 @@ impl Table {
     }
 }
 
+/// Reads entries one after the other. Blocks of one page that follow each other cost one access to it.
+pub struct Entries<'a> {
+    table: &'a mut Table,
+    /// The page that was read last.
+    page: Option<(u64, Arc<Page>)>,
+}
+
+impl Entries<'_> {
+    /// The entry of a block. Its page must be in memory.
+    pub fn of(&mut self, pbn: Pbn) -> Entry {
+        let number = page_of(pbn);
+        let page = match self.page.take() {
+            Some((last, page)) if last == number => page,
+            _ => self.table.page(number).expect("the caller made sure that the page is in memory").clone(),
+        };
+        let entry = page.entry(pbn);
+        self.page = Some((number, page));
+        entry
+    }
+}
+
 /// A reader's view of the table while the publish lock is held.
 pub struct LoadedPages<'a>(&'a mut Table);
 
@@ -287,6 +332,11 @@ impl<'a> LoadedPages<'a> {
     /// The entry of a pbn, if its page is in memory.
     pub fn entry(&mut self, pbn: Pbn) -> Option<Entry> {
         self.0.entry(pbn)
+    }
+
+    /// See [`Table::entries`].
+    pub fn entries(&mut self) -> Entries<'_> {
+        self.0.entries()
     }
 
     /// See [`Table::fragment_place`].
@@ -384,6 +434,21 @@ mod tests {
         assert!(table.page(0).is_some());
         table.shrink();
         assert_eq!(table.missing(0..3), [1]);
+    }
+
+    #[test]
+    fn blocks_of_one_page_that_follow_each_other_are_read_and_changed_together() {
+        let mut table = Table::new(1 << 20);
+        assert!(table.admit(0, Page::empty(), 0) && table.admit(1, Page::empty(), 0));
+        let (near, far) = (Pbn(5), Pbn(PAGE_ENTRIES));
+        let mut edited = Vec::new();
+        table.edit_each([near, near, Pbn(6), far, near].into_iter(), |page, pbn, times| {
+            edited.push((pbn, times));
+            page.set(pbn, &Entry { count: page.count(pbn) + times, ..stored(pbn.0) });
+        });
+        assert_eq!(edited, [(near, 2), (Pbn(6), 1), (far, 1), (near, 1)]);
+        let mut entries = table.entries();
+        assert_eq!([near, Pbn(6), far, near].map(|pbn| entries.of(pbn).count), [3, 1, 1, 3]);
     }
 
     #[test]

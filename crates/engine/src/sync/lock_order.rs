@@ -68,7 +68,7 @@ pub struct Place {
 }
 
 /// The most work done under one lock in this process, known where it is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MostHeld {
     /// Reads from the disk under a lock that other requests need.
     pub reads: u64,
@@ -93,8 +93,8 @@ mod check {
 
     thread_local! {
         static HELD: RefCell<Vec<Taken>> = const { RefCell::new(Vec::new()) };
-        /// Reads from the disk under one lock.
-        static MOST_READS: Cell<u64> = const { Cell::new(0) };
+        /// The largest counts of this thread.
+        static MOST: Cell<MostHeld> = const { Cell::new(MostHeld { reads: 0, looks: 0 }) };
         /// Whether the present reads are repeated because a read failed.
         static READS_AGAIN: Cell<bool> = const { Cell::new(false) };
         /// Bytes of the log that this thread has claimed and not used yet.
@@ -205,7 +205,7 @@ mod check {
         HELD.with_borrow_mut(|held| {
             for taken in held.iter_mut().filter(|taken| is_needed_by_requests(taken.place.rank)) {
                 taken.reads += reads;
-                MOST_READS.set(MOST_READS.get().max(taken.reads));
+                MOST.set(MostHeld { reads: MOST.get().reads.max(taken.reads), ..MOST.get() });
                 MOST_READS_HELD.fetch_max(taken.reads, Relaxed);
                 let (place, reads) = (taken.place, taken.reads);
                 assert!(reads <= READS_HELD_MAX, "{place:?} is held for {reads} reads, {READS_HELD_MAX} are allowed");
@@ -228,6 +228,7 @@ mod check {
         HELD.with_borrow_mut(|held| {
             for taken in held.iter_mut().filter(|taken| is_needed_by_all(taken.place.rank)) {
                 taken.looks += looks;
+                MOST.set(MostHeld { looks: MOST.get().looks.max(taken.looks), ..MOST.get() });
                 MOST_LOOKS_HELD.fetch_max(taken.looks, Relaxed);
             }
         });
@@ -238,10 +239,9 @@ mod check {
         Some(MostHeld { reads: MOST_READS_HELD.load(Relaxed), looks: MOST_LOOKS_HELD.load(Relaxed) })
     }
 
-    /// The most reads from the disk that this thread has made under one lock that other requests need, since the last
-    /// call.
-    pub fn take_most_reads() -> u64 {
-        MOST_READS.take()
+    /// The most work that this thread has done under one lock since the last call.
+    pub fn take_most() -> MostHeld {
+        MOST.take()
     }
 
     /// Runs work as another thread would, which holds none of this thread's locks.
@@ -319,22 +319,22 @@ mod check {
             let (map, inode, part) =
                 (Mutex::new(LockRank::Map, ()), Mutex::new(LockRank::Inode, ()), Mutex::new(LockRank::Part, ()));
             super::count_reads(7);
-            assert_eq!(super::take_most_reads(), 0, "nothing is held");
+            assert_eq!(super::take_most().reads, 0, "nothing is held");
             let held = map.lock();
             super::assert_may_read_disk(3);
             {
                 let _inode = inode.lock();
                 super::count_reads(2);
             }
-            assert_eq!(super::take_most_reads(), 5, "the outer lock is held for all of them");
+            assert_eq!(super::take_most().reads, 5, "the outer lock is held for all of them");
             drop(held);
             let _inode = inode.lock();
             super::count_reads(1);
-            assert_eq!(super::take_most_reads(), 1, "it was given back and taken again");
+            assert_eq!(super::take_most().reads, 1, "it was given back and taken again");
             drop(_inode);
             let _part = part.lock();
             super::count_reads(9);
-            assert_eq!(super::take_most_reads(), 0, "its rank is not counted");
+            assert_eq!(super::take_most().reads, 0, "its rank is not counted");
         }
 
         #[test]
@@ -394,7 +394,7 @@ mod check {
 #[cfg(feature = "checked")]
 pub use check::{
     Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_looks,
-    count_reads, most_held, reading_again, take_most_reads,
+    count_reads, most_held, reading_again, take_most,
 };
 
 #[cfg(not(feature = "checked"))]
@@ -447,8 +447,8 @@ mod unchecked {
 
     /// Counted under the feature `checked` only.
     #[inline]
-    pub fn take_most_reads() -> u64 {
-        0
+    pub fn take_most() -> MostHeld {
+        MostHeld::default()
     }
 
     /// Counted under the feature `checked` only.
@@ -484,5 +484,5 @@ mod unchecked {
 #[cfg(not(feature = "checked"))]
 pub use unchecked::{
     Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
-    count_looks, count_reads, most_held, reading_again, take_most_reads,
+    count_looks, count_reads, most_held, reading_again, take_most,
 };

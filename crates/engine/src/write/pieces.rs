@@ -92,6 +92,7 @@ impl<'a> Planner<'a> {
         self.delta += edit.mapped_delta;
         let mut plan = edit.into_plan();
         plan.increfs = self.parts.takes_of(&std::mem::take(&mut self.takes))?;
+        plan.sort();
         self.plans.push(plan);
         self.piece_pages.clear();
         self.piece_leaves = 0;

@@ -80,7 +80,8 @@ part!(Publisher {
 
 impl Publisher {
     /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.
-    pub fn apply(&self, plan: Plan) -> Result<Applied> {
+    pub fn apply(&self, mut plan: Plan) -> Result<Applied> {
+        plan.sort();
         if (!plan.record_decrefs.is_empty() || !plan.flags.is_empty())
             && let Some(error) = self.state.lock().names_nothing(&plan)
         {

@@ -183,21 +183,22 @@ impl RangeParts {
         Ok(wanted)
     }
 
-    /// References to live blocks of a map whose lock is held: their tags are read from the table.
+    /// References to live blocks of a map whose lock is held, in ascending order: their tags are read from the table.
     pub(super) fn takes_of(&self, runs: &[Run]) -> Result<Vec<Incref>> {
-        let pbns = || runs.iter().flat_map(|run| (0..run.blocks).map(|n| run.pbn.plus(n)));
-        let pages = || {
-            let mut pages: Vec<u64> = pbns().map(page_of).collect();
-            pages.dedup();
-            pages
-        };
-        self.metadata.with_pages(pages, |pages| {
-            let take = |pbn: Pbn| match pages.is_damaged(pbn) {
-                true => Err(damaged_entry(pbn)),
-                false => Ok(Incref { pbn, tag: pages.entry(pbn).expect("its page is in memory").tag }),
-            };
-            pbns().map(take).collect()
-        })?
+        let mut pbns: Vec<Pbn> = runs.iter().flat_map(|run| run.pbns()).collect();
+        pbns.sort_unstable();
+        let mut numbers: Vec<u64> = pbns.iter().map(|pbn| page_of(*pbn)).collect();
+        numbers.dedup();
+        self.metadata.with_pages(
+            || numbers.clone(),
+            |pages| match pbns.iter().find(|pbn| pages.is_damaged(**pbn)) {
+                Some(pbn) => Err(damaged_entry(*pbn)),
+                None => {
+                    let mut entries = pages.entries();
+                    Ok(pbns.iter().map(|pbn| Incref { pbn: *pbn, tag: entries.of(*pbn).tag }).collect())
+                }
+            },
+        )?
     }
 }
 

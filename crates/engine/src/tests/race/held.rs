@@ -8,7 +8,7 @@ use crate::format::damage_records::BadRecord;
 use crate::format::extent_leaf::{Extent, ExtentLeaf};
 use crate::fsck::parts::checker;
 use crate::state::published::{Mapped, Plan, StoredBlock};
-use crate::sync::take_most_reads;
+use crate::sync::take_most;
 use crate::volume::assembly::Volume;
 use crate::volume::backend::Backend;
 use crate::{Error, Lbn, Result, Tag};
@@ -199,9 +199,9 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
 /// allows (docs/architecture.md, what a call may cost). Counted only under the feature `checked`.
 fn bounded<T>(what: &str, call: impl FnOnce() -> Result<T>) -> T {
     const READS_MAX: u64 = 32;
-    take_most_reads();
+    take_most();
     let result = call().unwrap_or_else(|error| panic!("{what}: {error}"));
-    let most = take_most_reads();
+    let most = take_most().reads;
     assert!(most <= READS_MAX, "{what}: a lock that others need is held for {most} reads from the disk");
     result
 }
@@ -232,6 +232,45 @@ fn no_call_over_scattered_cold_blocks_holds_a_lock_that_others_need_for_many_rea
     while !bounded("freeing a portion of a deleted file", || volume.reclaimer.reclaim_portion(MapId(1), &mut from)) {
         volume.commits.checkpoint().unwrap();
     }
+}
+
+/// A file whose neighbours lie in different pages of the block table, though it has few pages in all.
+fn interleaved(volume: &Volume, map: MapId, leaves: u64) {
+    let pages = leaves * LEAF / PAGE_BLOCKS;
+    for leaf in 0..leaves {
+        let mut plan = Plan { map: Some(map), ..Plan::default() };
+        let mut extents = ExtentLeaf::default();
+        for block in 0..LEAF {
+            let lbn = leaf * LEAF + block;
+            let pbn = Pbn((lbn % pages + 1) * PAGE_BLOCKS + lbn / pages);
+            plan.stores.push(StoredBlock { pbn, tag: Tag(lbn + 1), fingerprint: None });
+            plan.mapped.push(Mapped { lbn: Lbn(lbn), blocks: 1, target: Target::Data(pbn) });
+            extents.set(Extent { first: block as u16, blocks: 1, target: Target::Data(pbn) });
+        }
+        plan.leaves.push((LeafKey { map, leaf }, extents));
+        volume.publisher.apply_certain(plan).unwrap();
+    }
+}
+
+/// Without the feature `checked` nothing is counted.
+#[test]
+fn a_change_of_many_blocks_accesses_each_of_their_pages_a_few_times_however_they_lie() {
+    const LEAVES: u64 = 8;
+    const PAGES: u64 = LEAVES * LEAF / PAGE_BLOCKS;
+    let devices = Devices::new(Blocks((PAGES + 1) * PAGE_BLOCKS), one_level());
+    let volume = Arc::new(devices.open());
+    interleaved(&volume, MapId(7), LEAVES);
+    take_most();
+    let blocks = Blocks(LEAVES * LEAF);
+    volume.clone_blocks((MapId(7), Lbn(0)), (MapId(8), Lbn(0)), blocks, |_, _| ()).unwrap();
+    let of_clone = take_most().looks;
+    volume.range_changes.truncate(MapId(8), 0, |_, _| ()).unwrap();
+    let of_truncate = take_most().looks;
+    println!("a clone of 2,048 blocks: {of_clone} accesses, truncating it: {of_truncate}");
+    let most = 8 * (PAGES + LEAVES);
+    assert!(of_clone.max(of_truncate) <= most, "{of_clone} and {of_truncate} accesses, {most} are allowed");
+    volume.range_changes.truncate(MapId(7), 0, |_, _| ()).unwrap();
+    assert_clean(&devices, volume);
 }
 
 /// A volume with a scattered file, of which a clone has taken nothing yet, with nothing in memory. No page of the block

@@ -34,51 +34,66 @@ use crate::state::staging::Staging;
 use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
 
-/// The parts that own state. Every other part of a volume uses some of them.
-#[derive(Clone)]
-pub struct BaseParts {
+/// Declares the parts that own state, and `base_part!`, which is the type of one of them by the name of its field.
+macro_rules! base_parts {
+    ($($(#[$about:meta])* $part:ident: $type:ty;)+) => {
+        /// The parts that own state. Every other part of a volume uses some of them.
+        #[derive(Clone)]
+        pub struct BaseParts {
+            $($(#[$about])* pub $part: Arc<$type>,)+
+        }
+
+        macro_rules! base_part {
+            $(($part) => { $type };)+
+        }
+        pub(crate) use base_part;
+    };
+}
+
+// `tests/words` counts these files as imports of a part that names the field.
+base_parts! {
     /// Whether it takes changes.
-    pub health: Arc<Health>,
+    health: crate::signals::health::Health;
     /// The publish lock.
-    pub state: Arc<Mutex<State>>,
+    state: crate::sync::Mutex<crate::state::published::State>;
     /// The locks of maps, and new ids.
-    pub maps: Arc<MapLocks>,
+    maps: crate::state::maps::MapLocks;
     /// The data area.
-    pub data: Arc<DataArea>,
+    data: crate::space::data_area::DataArea;
     /// The stores that checkpoints write.
-    pub stored: Arc<CheckpointStore>,
+    stored: crate::state::checkpoint_store::CheckpointStore;
     /// The log, and the gates that order groups and checkpoints.
-    pub journal: Arc<Journal>,
+    journal: crate::commit::log::Journal;
     /// Free space.
-    pub space: Arc<FreeSpace>,
+    space: crate::space::free_space::FreeSpace;
     /// The readers that delay the reuse of freed blocks.
-    pub pins: Arc<Pins>,
+    pins: crate::space::pins::Pins;
     /// Published blocks in memory.
-    pub staging: Arc<Staging>,
+    staging: crate::state::staging::Staging;
     /// The read cache.
-    pub read_cache: Arc<ReadCache>,
+    read_cache: crate::read::cache::ReadCache;
     /// The hint store.
-    pub hints: Arc<Hints>,
+    hints: crate::hints::store::Hints;
     /// In-line deduplication.
-    pub inline: Arc<InlineDedup>,
+    inline: crate::policy::inline::InlineDedup;
     /// Blocks that in-line deduplication left to the worker.
-    pub backlog: Arc<Backlog>,
+    backlog: crate::backlog::list::Backlog;
     /// Out-of-line deduplication.
-    pub worker: Arc<Worker>,
+    worker: crate::pace::worker_state::Worker;
     /// The facts that decide how files are deduplicated.
-    pub policy: Arc<PolicyFacts>,
+    policy: crate::policy::policies::PolicyFacts;
     /// Bad blocks, and the scrub.
-    pub damage: Arc<Damage>,
+    damage: crate::known_damage::notices::Damage;
     /// The settings of this mount.
-    pub tuning: Arc<Tuning>,
+    tuning: crate::settings::values::Tuning;
     /// Tags and fingerprints.
-    pub hasher: Arc<Hasher>,
+    hasher: crate::hash::Hasher;
     /// Requests of programs.
-    pub foreground: Arc<Foreground>,
+    foreground: crate::signals::foreground::Foreground;
     /// Wakes the background threads.
-    pub signals: Arc<Signals>,
+    signals: crate::signals::requests::Signals;
     /// Counters, and times of stages.
-    pub stats: Arc<Statistics>,
+    stats: crate::stats::counters::Statistics;
 }
 
 /// The parts of an open volume.
@@ -165,10 +180,18 @@ impl BaseParts {
     }
 }
 
-/// Writes the constructor of a part, `new(base, &part, ...)`: the part keeps handles of those parts of `base` that are
-/// named, and of the other parts, which are given with their types. A field has the name of the part that it holds.
+/// Declares a part and its constructor, `new(base, &part, ...)`. The part keeps handles of the parts of `base` that are
+/// named, and of other parts, which are named with their types. A field has the name of the part that it holds.
 macro_rules! part {
-    ($name:ident { base: $($of_base:ident),+ $(; $($part:ident: $type:ty),+)? }) => {
+    ($(#[$about:meta])* pub struct $name:ident {
+        $vis:vis base: $($of_base:ident),+ $(; $($part:ident: $type:ty),+)?
+    }) => {
+        $(#[$about])*
+        pub struct $name {
+            $($vis $of_base: std::sync::Arc<$crate::base::base_part!($of_base)>,)+
+            $($($vis $part: std::sync::Arc<$type>,)+)?
+        }
+
         impl $name {
             /// It uses these parts.
             #[allow(clippy::too_many_arguments, reason = "each part that it uses, by its name")]

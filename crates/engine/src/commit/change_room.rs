@@ -6,29 +6,19 @@
 //! and its publications never wait. A map's lock may be held, because neither committer nor checkpointer takes one. The
 //! amount by which changes under way may exceed a group's bound is claimed beforehand (`commit/log_room.rs`).
 
-use std::sync::Arc;
-
 use crate::Result;
 use crate::base::part;
-use crate::commit::log::Journal;
 use crate::commit::log_room::{LogRoom, RoomFor};
 use crate::format::group_bytes::GroupBytes;
-use crate::signals::foreground::Foreground;
-use crate::signals::health::Health;
-use crate::signals::requests::{Awaited, Ended, Signals};
-use crate::state::published::State;
-use crate::sync::{Mutex, RoomHeld, assert_may_wait_for_room};
+use crate::signals::requests::{Awaited, Ended};
+use crate::sync::{RoomHeld, assert_may_wait_for_room};
 
-/// Lets a change wait until there is room for it in the log and in memory.
-pub struct ChangeRoom {
-    health: Arc<Health>,
-    signals: Arc<Signals>,
-    journal: Arc<Journal>,
-    state: Arc<Mutex<State>>,
-    foreground: Arc<Foreground>,
+part! {
+    /// Lets a change wait until there is room for it in the log and in memory.
+    pub struct ChangeRoom {
+        base: health, signals, journal, state, foreground
+    }
 }
-
-part!(ChangeRoom { base: health, signals, journal, state, foreground });
 
 impl ChangeRoom {
     /// Like `wait_for_room`, for a change of a program that publishes records.

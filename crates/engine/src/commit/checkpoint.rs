@@ -5,7 +5,6 @@
 //! written, with the checkpoint record last, and flushed. A crash before the end of (3) leaves the old checkpoint, and
 //! redo from the log repeats the partial work. A crash after it leaves the new one.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
@@ -13,21 +12,15 @@ use std::time::Duration;
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::commit::commit_group::{FULLNESS_MAX, Frozen, GroupCommitter, Layers};
-use crate::commit::log::Journal;
 use crate::format::checkpoint::Checkpoint;
 use crate::format::fragment::FIRST_PAGE;
 use crate::format::keys;
 use crate::format::page::{PAGE_BYTES, page_of};
 use crate::kv::Put;
 use crate::place::write_out::BlockWriter;
-use crate::signals::health::Health;
-use crate::space::free_space::FreeSpace;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
-use crate::state::published::State;
 use crate::state::table::Pages;
-use crate::stats::counters::Statistics;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::MutexGuard;
 use crate::{Error, Pbn, Result};
 
 /// Objects with redo from a crash are loaded in portions of this many.
@@ -43,24 +36,13 @@ const CHECKPOINT_BYTES: u64 = 8 << 20;
 const NOTICES_AFTER: Duration = Duration::from_millis(500);
 const NOTICES_MAX: u32 = 24;
 
-/// Commits, and checkpoints when the log or memory needs it.
-pub struct Commits {
-    health: Arc<Health>,
-    journal: Arc<Journal>,
-    space: Arc<FreeSpace>,
-    state: Arc<Mutex<State>>,
-    stored: Arc<CheckpointStore>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    groups: Arc<GroupCommitter>,
-    block_writer: Arc<BlockWriter>,
-    change_room: Arc<ChangeRoom>,
+part! {
+    /// Commits, and checkpoints when the log or memory needs it.
+    pub struct Commits {
+        base: health, journal, space, state, stored, stats;
+        metadata: Metadata, groups: GroupCommitter, block_writer: BlockWriter, change_room: ChangeRoom
+    }
 }
-
-part!(Commits {
-    base: health, journal, space, state, stored, stats;
-    metadata: Metadata, groups: GroupCommitter, block_writer: BlockWriter, change_room: ChangeRoom
-});
 
 impl Commits {
     /// Commits and checkpoints. A full host gets the ballast before the volume fails.

@@ -10,25 +10,17 @@ use std::time::Instant;
 
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::commit::log::{CommitUnderWay, Journal, Mark};
+use crate::commit::log::{CommitUnderWay, Mark};
 use crate::commit::log_room::RECORD_SHARE;
 use crate::format::ops::{Op, OpWriter};
 use crate::format::record::Totals;
 use crate::place::write_out::BlockWriter;
-use crate::read::cache::ReadCache;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
 use crate::space::allocator::Run;
-use crate::space::data_area::DataArea;
-use crate::space::free_space::FreeSpace;
 use crate::state::group::Group;
-use crate::state::maps::{LeafMap, MapLocks};
-use crate::state::published::{State, Waiting};
+use crate::state::maps::LeafMap;
+use crate::state::published::Waiting;
 use crate::state::records::RecordMap;
-use crate::state::staging::Staging;
 use crate::state::table::Pages;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
 /// Above this share of the log a checkpoint is requested.
@@ -71,26 +63,13 @@ struct Taken {
     layers: Option<Layers>,
 }
 
-/// Makes groups durable in the log, and frees the blocks that durable groups released.
-pub struct GroupCommitter {
-    health: Arc<Health>,
-    stats: Arc<Statistics>,
-    journal: Arc<Journal>,
-    maps: Arc<MapLocks>,
-    space: Arc<FreeSpace>,
-    state: Arc<Mutex<State>>,
-    data: Arc<DataArea>,
-    staging: Arc<Staging>,
-    read_cache: Arc<ReadCache>,
-    signals: Arc<Signals>,
-    block_writer: Arc<BlockWriter>,
-    change_room: Arc<ChangeRoom>,
+part! {
+    /// Makes groups durable in the log, and frees the blocks that durable groups released.
+    pub struct GroupCommitter {
+        base: health, stats, journal, maps, space, state, data, staging, read_cache, signals;
+        block_writer: BlockWriter, change_room: ChangeRoom
+    }
 }
-
-part!(GroupCommitter {
-    base: health, stats, journal, maps, space, state, data, staging, read_cache, signals;
-    block_writer: BlockWriter, change_room: ChangeRoom
-});
 
 impl GroupCommitter {
     /// Commits. False: the log is so full that only a checkpoint may follow. This is checked with the right to append,

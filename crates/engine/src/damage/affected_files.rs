@@ -1,17 +1,12 @@
 //! The files that bad blocks belong to. No structure leads from a block to the maps that refer to it, so all maps are
 //! searched, but only if a block is bad.
 
-use std::sync::Arc;
-
 use crate::base::part;
 use crate::format::damage_records::BadRecord;
 use crate::format::keys::LeafKey;
 use crate::known_damage::bad_blocks::BlockLocation;
 use crate::layout::referrers::ReferrerSearch;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::published::State;
-use crate::sync::Mutex;
 use crate::write::remap::Remapper;
 use crate::write::visit::{Place, Remap, Visit};
 use crate::{Lbn, MapId, Pbn, Result};
@@ -45,16 +40,13 @@ pub struct BadPlace {
     pub is_lost: bool,
 }
 
-/// Finds the files that bad blocks belong to, and moves them to replacements.
-pub struct AffectedFiles {
-    state: Arc<Mutex<State>>,
-    pins: Arc<Pins>,
-    metadata: Arc<Metadata>,
-    remapper: Arc<Remapper>,
-    referrer_search: Arc<ReferrerSearch>,
+part! {
+    /// Finds the files that bad blocks belong to, and moves them to replacements.
+    pub struct AffectedFiles {
+        base: state, pins;
+        metadata: Metadata, remapper: Remapper, referrer_search: ReferrerSearch
+    }
 }
-
-part!(AffectedFiles { base: state, pins; metadata: Metadata, remapper: Remapper, referrer_search: ReferrerSearch });
 
 impl AffectedFiles {
     /// See [`crate::Store::bad_blocks`].

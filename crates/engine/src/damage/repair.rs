@@ -5,7 +5,6 @@
 //! replacement is any sound block with the same content. The record refers to it, and reads go there. Each step is one
 //! publication, so that a crash leaves the state before it or after it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
@@ -18,23 +17,14 @@ use crate::format::damage_records::BadRecord;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::{BAD, Entry, REPLICA};
-use crate::hash::Hasher;
 use crate::hints::levels::HintLevels;
-use crate::hints::store::Hints;
-use crate::known_damage::notices::{Damage, Noticed};
+use crate::known_damage::notices::Noticed;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
-use crate::read::cache::ReadCache;
 use crate::read::device::DataReader;
-use crate::signals::health::Health;
 use crate::space::allocator::Run;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::published::{Incref, Plan, State, StoredBlock};
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
+use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
@@ -55,36 +45,15 @@ pub enum Look {
     Unknown,
 }
 
-/// Repairs blocks while the volume is in use.
-pub struct Repairs {
-    damage: Arc<Damage>,
-    health: Arc<Health>,
-    pins: Arc<Pins>,
-    state: Arc<Mutex<State>>,
-    staging: Arc<Staging>,
-    data: Arc<DataArea>,
-    hasher: Arc<Hasher>,
-    stats: Arc<Statistics>,
-    hints: Arc<Hints>,
-    read_cache: Arc<ReadCache>,
-    metadata: Arc<Metadata>,
-    data_reader: Arc<DataReader>,
-    free_blocks: Arc<FreeBlocks>,
-    block_writer: Arc<BlockWriter>,
-    change_room: Arc<ChangeRoom>,
-    publisher: Arc<Publisher>,
-    hint_levels: Arc<HintLevels>,
-    commits: Arc<Commits>,
-    groups: Arc<GroupCommitter>,
-    replicas: Arc<Replicas>,
+part! {
+    /// Repairs blocks while the volume is in use.
+    pub struct Repairs {
+        base: damage, health, pins, state, staging, data, hasher, stats, hints, read_cache;
+        metadata: Metadata, data_reader: DataReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
+        change_room: ChangeRoom, publisher: Publisher, hint_levels: HintLevels, commits: Commits,
+        groups: GroupCommitter, replicas: Replicas
+    }
 }
-
-part!(Repairs {
-    base: damage, health, pins, state, staging, data, hasher, stats, hints, read_cache;
-    metadata: Metadata, data_reader: DataReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
-    change_room: ChangeRoom, publisher: Publisher, hint_levels: HintLevels, commits: Commits,
-    groups: GroupCommitter, replicas: Replicas
-});
 
 impl Repairs {
     /// Handles everything that was noticed.

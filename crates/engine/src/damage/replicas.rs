@@ -3,7 +3,6 @@
 //! The scrub makes and drops them. A record names the replica of a block and holds the replica's one reference. The
 //! block's entry is flagged. A replica serves no map: it has no hint, and no write shares it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
@@ -12,16 +11,12 @@ use crate::format::damage_records;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
-use crate::known_damage::notices::Damage;
 use crate::place::free_blocks::FreeBlocks;
 use crate::place::write_out::BlockWriter;
 use crate::read::replicas::ReplicaReader;
-use crate::settings::values::Tuning;
 use crate::space::allocator::{Run, blocks_in};
-use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
-use crate::stats::counters::Statistics;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Error, Fingerprint, Pbn, Result};
 
@@ -40,25 +35,14 @@ pub struct SoundBlock<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Makes and drops replicas.
-pub struct Replicas {
-    data: Arc<DataArea>,
-    tuning: Arc<Tuning>,
-    stats: Arc<Statistics>,
-    damage: Arc<Damage>,
-    metadata: Arc<Metadata>,
-    replica_reader: Arc<ReplicaReader>,
-    free_blocks: Arc<FreeBlocks>,
-    block_writer: Arc<BlockWriter>,
-    change_room: Arc<ChangeRoom>,
-    publisher: Arc<Publisher>,
+part! {
+    /// Makes and drops replicas.
+    pub struct Replicas {
+        base: data, tuning, stats, damage;
+        metadata: Metadata, replica_reader: ReplicaReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
+        change_room: ChangeRoom, publisher: Publisher
+    }
 }
-
-part!(Replicas {
-    base: data, tuning, stats, damage;
-    metadata: Metadata, replica_reader: ReplicaReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
-    change_room: ChangeRoom, publisher: Publisher
-});
 
 impl Replicas {
     /// For a block that is becoming bad: its replica becomes its replacement, and the replica's record is removed. A

@@ -9,7 +9,6 @@
 //! everything that a contradiction keeps from being repaired. The pass waits only for a device that returns nothing at
 //! all, and for a volume that takes no changes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -25,24 +24,12 @@ use crate::format::fragment::{FIRST_NUMBER, is_fragment, is_number};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of};
-use crate::hash::Hasher;
-use crate::known_damage::notices::Damage;
 use crate::known_damage::scrub_progress::{ScrubCommand, ScrubPhase, ScrubStatus};
 use crate::kv::FilesFound;
 use crate::read::device::DataReader;
 use crate::read::parts::{Part, cut_spans, runs_into};
-use crate::settings::values::Tuning;
-use crate::signals::foreground::Foreground;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
-use crate::state::published::{Plan, State};
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
+use crate::state::published::Plan;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
@@ -57,34 +44,14 @@ const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// The longest sleep between turns.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
 
-/// Reads every live block, and hands what is damaged to the repair.
-pub struct Scrubber {
-    damage: Arc<Damage>,
-    tuning: Arc<Tuning>,
-    health: Arc<Health>,
-    signals: Arc<Signals>,
-    foreground: Arc<Foreground>,
-    state: Arc<Mutex<State>>,
-    stored: Arc<CheckpointStore>,
-    pins: Arc<Pins>,
-    data: Arc<DataArea>,
-    staging: Arc<Staging>,
-    hasher: Arc<Hasher>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    data_reader: Arc<DataReader>,
-    change_room: Arc<ChangeRoom>,
-    publisher: Arc<Publisher>,
-    repairs: Arc<Repairs>,
-    replicas: Arc<Replicas>,
-    affected_files: Arc<AffectedFiles>,
+part! {
+    /// Reads every live block, and hands what is damaged to the repair.
+    pub struct Scrubber {
+        base: damage, tuning, health, signals, foreground, state, stored, pins, data, staging, hasher, stats;
+        metadata: Metadata, data_reader: DataReader, change_room: ChangeRoom, publisher: Publisher, repairs: Repairs,
+        replicas: Replicas, affected_files: AffectedFiles
+    }
 }
-
-part!(Scrubber {
-    base: damage, tuning, health, signals, foreground, state, stored, pins, data, staging, hasher, stats;
-    metadata: Metadata, data_reader: DataReader, change_room: ChangeRoom, publisher: Publisher,
-    repairs: Repairs, replicas: Replicas, affected_files: AffectedFiles
-});
 
 impl Scrubber {
     /// After opening: an unfinished pass continues where it was.

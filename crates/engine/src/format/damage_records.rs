@@ -1,6 +1,6 @@
 //! Records about damaged blocks: bad blocks and their replacements, replicas, the scrub's progress.
 
-use super::{at, checksum};
+use super::{sealed, unsealed};
 use crate::{Pbn, Tag};
 
 const BAD_SEED: u64 = 0x6261_6462;
@@ -102,21 +102,6 @@ impl ScrubRecord {
         let state = *ScrubState::ALL.get(usize::try_from(state).ok()?)?;
         Some(Self { state, next: Pbn(next), blocks, found, rate, spent, passes, unknown })
     }
-}
-
-/// Numbers followed by a checksum.
-fn sealed(numbers: &[u64], seed: u64) -> Vec<u8> {
-    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    let sum = checksum(&bytes, seed);
-    bytes.extend_from_slice(&sum.to_le_bytes());
-    bytes
-}
-
-fn unsealed<const N: usize>(bytes: &[u8], seed: u64) -> Option<[u64; N]> {
-    if bytes.len() != 8 * (N + 1) || at::u64(bytes, 8 * N) != checksum(&bytes[..8 * N], seed) {
-        return None;
-    }
-    Some(std::array::from_fn(|n| at::u64(bytes, 8 * n)))
 }
 
 #[cfg(test)]

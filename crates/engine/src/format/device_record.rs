@@ -3,7 +3,7 @@
 
 use oncefs_dedup::PieceCost;
 
-use super::{at, checksum};
+use super::{sealed, unsealed};
 
 const SEED: u64 = 0x6465_7669;
 
@@ -17,17 +17,14 @@ pub struct DeviceRecord {
 impl DeviceRecord {
     /// The record's value: the cost in blocks as a floating-point number of 64 bits, and a checksum.
     pub fn encode(&self) -> Vec<u8> {
-        let bits = self.piece_cost.blocks().to_bits().to_le_bytes();
-        let sum = checksum(&bits, SEED).to_le_bytes();
-        [bits, sum].concat()
+        sealed(&[self.piece_cost.blocks().to_bits()], SEED)
     }
 
     /// Decodes the record's value. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let blocks = (bytes.len() == 16).then(|| f64::from_bits(at::u64(bytes, 0)))?;
-        let is_sound = at::u64(bytes, 8) == checksum(&bytes[..8], SEED);
-        let piece_cost = PieceCost::of_blocks(blocks);
-        (is_sound && piece_cost.blocks() == blocks).then_some(Self { piece_cost })
+        let [bits] = unsealed(bytes, SEED)?;
+        let piece_cost = PieceCost::of_blocks(f64::from_bits(bits));
+        (piece_cost.blocks() == f64::from_bits(bits)).then_some(Self { piece_cost })
     }
 }
 
@@ -55,9 +52,7 @@ mod tests {
     #[test]
     fn a_cost_out_of_its_bounds_is_damage() {
         for blocks in [0.0_f64, -1.0, f64::NAN, 1e9] {
-            let bits = blocks.to_bits().to_le_bytes();
-            let bytes = [bits, checksum(&bits, SEED).to_le_bytes()].concat();
-            assert_eq!(DeviceRecord::decode(&bytes), None, "{blocks}");
+            assert_eq!(DeviceRecord::decode(&sealed(&[blocks.to_bits()], SEED)), None, "{blocks}");
         }
     }
 }

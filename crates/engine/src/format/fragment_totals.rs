@@ -1,9 +1,7 @@
 //! The record of how much is compressed: every group that stores or frees fragments carries it.
 
-use super::{at, checksum};
+use super::{sealed, unsealed};
 
-const BYTES: usize = 24;
-const SUM_AT: usize = 16;
 const SEED: u64 = 0x6672_6167;
 
 /// Sums over all fragments.
@@ -18,16 +16,12 @@ pub struct FragmentTotals {
 impl FragmentTotals {
     /// The record's value: both numbers, and a checksum.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = [self.fragments.to_le_bytes(), self.bytes.to_le_bytes()].concat();
-        let sum = checksum(&bytes, SEED).to_le_bytes();
-        bytes.extend_from_slice(&sum);
-        bytes
+        sealed(&[self.fragments, self.bytes], SEED)
     }
 
     /// Decodes the record's value. None: it is damaged.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let is_sound = bytes.len() == BYTES && at::u64(bytes, SUM_AT) == checksum(&bytes[..SUM_AT], SEED);
-        is_sound.then(|| Self { fragments: at::u64(bytes, 0), bytes: at::u64(bytes, 8) })
+        unsealed(bytes, SEED).map(|[fragments, bytes]| Self { fragments, bytes })
     }
 }
 

@@ -40,6 +40,22 @@ pub fn checksum(bytes: &[u8], seed: u64) -> u64 {
     xxh3_64_with_seed(bytes, seed)
 }
 
+/// The shape of small records: numbers, followed by their checksum.
+pub fn sealed(numbers: &[u64], seed: u64) -> Vec<u8> {
+    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let sum = checksum(&bytes, seed);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The numbers of such a record. None: it is damaged, or has another length.
+pub fn unsealed<const N: usize>(bytes: &[u8], seed: u64) -> Option<[u64; N]> {
+    if bytes.len() != 8 * (N + 1) || at::u64(bytes, 8 * N) != checksum(&bytes[..8 * N], seed) {
+        return None;
+    }
+    Some(std::array::from_fn(|n| at::u64(bytes, 8 * n)))
+}
+
 /// Reads fixed-width numbers at given offsets. Callers pass arrays that are long enough: the lengths are
 /// constants that each structure checks.
 pub mod at {

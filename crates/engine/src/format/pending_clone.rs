@@ -1,11 +1,9 @@
 //! The record of a pending clone: a map that still shares leaves of another map without references of its own.
 
-use super::{at, checksum};
+use super::{sealed, unsealed};
 use crate::MapId;
 
 const SEED: u64 = 0x636C_6F6E;
-const BYTES: usize = 32;
-const CHECKSUM_AT: usize = 24;
 
 /// The leaves that a pending clone has not taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,20 +19,14 @@ pub struct PendingClone {
 impl PendingClone {
     /// The value of the record of the clone `target`.
     pub fn encode(&self, target: MapId) -> Vec<u8> {
-        let mut bytes: Vec<u8> = [self.source.0, self.next, self.end].iter().flat_map(|n| n.to_le_bytes()).collect();
-        let sum = checksum(&bytes, SEED ^ target.0);
-        bytes.extend_from_slice(&sum.to_le_bytes());
-        bytes
+        sealed(&[self.source.0, self.next, self.end], SEED ^ target.0)
     }
 
     /// Decodes the value. None: it is damaged, or another clone's.
     pub fn decode(target: MapId, bytes: &[u8]) -> Option<Self> {
-        if bytes.len() != BYTES || at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], SEED ^ target.0) {
-            return None;
-        }
-        let record = Self { source: MapId(at::u64(bytes, 0)), next: at::u64(bytes, 8), end: at::u64(bytes, 16) };
+        let [source, next, end] = unsealed(bytes, SEED ^ target.0)?;
         // Ids rise, and a clone is younger than its source. So no clone leads back to itself.
-        (record.source < target && record.next <= record.end).then_some(record)
+        (source < target.0 && next <= end).then_some(Self { source: MapId(source), next, end })
     }
 }
 

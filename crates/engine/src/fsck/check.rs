@@ -24,7 +24,6 @@ use fault::{Fault, Sum};
 use reference_counts::References;
 
 use crate::base::part;
-use crate::commit::log::Journal;
 use crate::damage::affected_files::AffectedFiles;
 use crate::format::damage_records::{BadRecord, decode_replica};
 use crate::format::extent_leaf::{Extent, ExtentLeaf, Target};
@@ -32,16 +31,8 @@ use crate::format::fragment::{is_fragment, is_number};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::pending_clone::PendingClone;
-use crate::hash::Hasher;
 use crate::space::allocator::Run;
-use crate::space::data_area::DataArea;
-use crate::space::free_space::FreeSpace;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::State;
-use crate::state::staging::Staging;
-use crate::sync::Mutex;
 use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};
 
 /// Faults kept as values. Further ones are only counted.
@@ -118,24 +109,13 @@ struct Audit<'a> {
     has_damaged_pages: bool,
 }
 
-/// Checks a volume that nothing else uses.
-pub struct Checker {
-    pub(super) space: Arc<FreeSpace>,
-    pub(super) journal: Arc<Journal>,
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) stored: Arc<CheckpointStore>,
-    pub(super) maps: Arc<MapLocks>,
-    pub(super) data: Arc<DataArea>,
-    pub(super) hasher: Arc<Hasher>,
-    pub(super) staging: Arc<Staging>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) affected_files: Arc<AffectedFiles>,
+part! {
+    /// Checks a volume that nothing else uses.
+    pub struct Checker {
+        pub(super) base: space, journal, state, stored, maps, data, hasher, staging;
+        metadata: Metadata, affected_files: AffectedFiles
+    }
 }
-
-part!(Checker {
-    base: space, journal, state, stored, maps, data, hasher, staging;
-    metadata: Metadata, affected_files: AffectedFiles
-});
 
 impl Checker {
     /// Checks the whole volume, which nothing else uses meanwhile. `progress` gets the amount done and the total, in

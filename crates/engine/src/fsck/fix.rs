@@ -7,12 +7,10 @@
 //!
 //! No background thread may run during a repair, because the threads rely on the counts that are being repaired.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use crate::base::part;
 use crate::commit::checkpoint::Commits;
-use crate::commit::log::Journal;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::ScrubRecord;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
@@ -23,15 +21,7 @@ use crate::format::page::{BAD, Entry, PACK, page_of};
 use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
-use crate::hash::Hasher;
-use crate::signals::health::Health;
-use crate::space::data_area::DataArea;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::State;
-use crate::state::staging::Staging;
-use crate::sync::Mutex;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 
 /// A repair ends after this many rounds. Three repair everything that one audit reports.
@@ -66,25 +56,13 @@ impl Fixed {
     }
 }
 
-/// Repairs what a check finds.
-pub struct Fixer {
-    state: Arc<Mutex<State>>,
-    stored: Arc<CheckpointStore>,
-    journal: Arc<Journal>,
-    maps: Arc<MapLocks>,
-    health: Arc<Health>,
-    data: Arc<DataArea>,
-    hasher: Arc<Hasher>,
-    staging: Arc<Staging>,
-    metadata: Arc<Metadata>,
-    commits: Arc<Commits>,
-    checker: Arc<Checker>,
+part! {
+    /// Repairs what a check finds.
+    pub struct Fixer {
+        base: state, stored, journal, maps, health, data, hasher, staging;
+        metadata: Metadata, commits: Commits, checker: Checker
+    }
 }
-
-part!(Fixer {
-    base: state, stored, journal, maps, health, data, hasher, staging;
-    metadata: Metadata, commits: Commits, checker: Checker
-});
 
 impl Fixer {
     /// Repairs what `limit` allows, commits it and checkpoints the log.

@@ -4,8 +4,6 @@
 //! reports it here: the holes of a part become references to a block that is known to be bad. So reading them is an
 //! error. Writing them or removing the file works as with any damaged content, and a check names the file until then.
 
-use std::sync::Arc;
-
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::device::buffer::AlignedBuf;
@@ -14,11 +12,8 @@ use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::format::page::BAD;
-use crate::hash::Hasher;
 use crate::place::free_blocks::{Claim, FreeBlocks};
-use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
@@ -86,23 +81,14 @@ fn is_hole(extent: &Extent) -> bool {
     extent.target == Target::Hole
 }
 
-/// Makes lost content of maps known as bad.
-pub struct LostContent {
-    maps: Arc<MapLocks>,
-    data: Arc<DataArea>,
-    hasher: Arc<Hasher>,
-    metadata: Arc<Metadata>,
-    free_blocks: Arc<FreeBlocks>,
-    change_room: Arc<ChangeRoom>,
-    lazy_clones: Arc<LazyClones>,
-    publisher: Arc<Publisher>,
+part! {
+    /// Makes lost content of maps known as bad.
+    pub struct LostContent {
+        base: maps, data, hasher;
+        metadata: Metadata, free_blocks: FreeBlocks, change_room: ChangeRoom, lazy_clones: LazyClones,
+        publisher: Publisher
+    }
 }
-
-part!(LostContent {
-    base: maps, data, hasher;
-    metadata: Metadata, free_blocks: FreeBlocks, change_room: ChangeRoom, lazy_clones: LazyClones,
-    publisher: Publisher
-});
 
 impl LostContent {
     fn lose_holes(&self, key: LeafKey, len: u16) -> Result<()> {

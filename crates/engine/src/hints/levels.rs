@@ -4,34 +4,21 @@
 //! All of it is advice. The only durable part is the mark of a clean unmount. After a crash, or if the file is damaged,
 //! truncated or deleted, the block table fills both levels again.
 
-use std::sync::Arc;
-
 use oncefs_dedup::Hint;
 
 use crate::base::part;
-use crate::commit::log::Journal;
 use crate::format::page::Entry;
-use crate::hints::store::{AreManyWaiting, Hints};
-use crate::signals::requests::Signals;
-use crate::state::checkpoint_store::CheckpointStore;
+use crate::hints::store::AreManyWaiting;
 use crate::state::loading::Metadata;
-use crate::state::published::State;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
 use crate::{Pbn, Tag};
 
-/// Keeps the two levels of the hint store in step with the block table.
-pub struct HintLevels {
-    pub(super) hints: Arc<Hints>,
-    pub(super) stats: Arc<Statistics>,
-    pub(super) signals: Arc<Signals>,
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) stored: Arc<CheckpointStore>,
-    pub(super) journal: Arc<Journal>,
-    pub(super) metadata: Arc<Metadata>,
+part! {
+    /// Keeps the two levels of the hint store in step with the block table.
+    pub struct HintLevels {
+        pub(super) base: hints, stats, signals, state, stored, journal;
+        metadata: Metadata
+    }
 }
-
-part!(HintLevels { base: hints, stats, signals, state, stored, journal; metadata: Metadata });
 
 impl HintLevels {
     /// Applies the changes of a publication to the memory level.

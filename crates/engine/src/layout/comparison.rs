@@ -5,15 +5,12 @@
 #[cfg(not(feature = "schedules"))]
 mod tests;
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
 use crate::base::part;
 use crate::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::layout::referrers::{References, ReferrerSearch};
-use crate::space::pins::Pins;
 use crate::state::extents::within_leaf;
 use crate::state::loading::Metadata;
 use crate::{Lbn, MapId, Pbn, Result};
@@ -64,14 +61,13 @@ struct Part {
     is_read_by_clone: bool,
 }
 
-/// Compares files.
-pub struct Comparer {
-    pins: Arc<Pins>,
-    metadata: Arc<Metadata>,
-    referrer_search: Arc<ReferrerSearch>,
+part! {
+    /// Compares files.
+    pub struct Comparer {
+        base: pins;
+        metadata: Metadata, referrer_search: ReferrerSearch
+    }
 }
-
-part!(Comparer { base: pins; metadata: Metadata, referrer_search: ReferrerSearch });
 
 impl Comparer {
     /// See [`crate::Store::compare`].

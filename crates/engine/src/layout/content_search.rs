@@ -5,42 +5,22 @@
 #[cfg(not(feature = "schedules"))]
 mod tests;
 
-use std::sync::Arc;
-
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::device::buffer::PooledBuf;
-use crate::hints::store::Hints;
 use crate::read::stored::BlockReader;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::stats::counters::Statistics;
 use crate::write::visit::ascending;
 use crate::{BLOCK_BYTES, Pbn, Result, Tag};
 
-/// Searches the hints and the block table.
-pub struct ContentSearch {
-    data: Arc<DataArea>,
-    pins: Arc<Pins>,
-    hints: Arc<Hints>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    block_reader: Arc<BlockReader>,
+part! {
+    /// Searches the hints and the block table.
+    pub struct ContentSearch {
+        base: data, pins, hints, stats;
+        metadata: Metadata, block_reader: BlockReader
+    }
 }
 
 impl ContentSearch {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, block_reader: &Arc<BlockReader>) -> Self {
-        Self {
-            data: base.data.clone(),
-            pins: base.pins.clone(),
-            hints: base.hints.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            block_reader: block_reader.clone(),
-        }
-    }
-
     /// See [`crate::Store::blocks_by_tag`].
     pub fn blocks_by_tag(&self, tags: &[Tag]) -> Vec<Option<Vec<u8>>> {
         // No block that is found is reused before it is read.

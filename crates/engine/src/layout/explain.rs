@@ -6,28 +6,17 @@
 
 mod verdict;
 
-use std::sync::Arc;
-
 use oncefs_dedup::ShareLimit;
 use verdict::{Known, verdicts};
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
-use crate::hints::store::Hints;
 use crate::layout::referrers::{References, ReferrerSearch};
 use crate::layout::run_states::{BudgetUse, Explained, ExplainedRun, What, push_run};
-use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::State;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
 use crate::write::extension::Extender;
 use crate::write::visit::{Holders, ascending};
 use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
@@ -45,26 +34,13 @@ struct Seen {
     goes_on: bool,
 }
 
-/// Explains where the blocks of a file are, and why they are shared or not.
-pub struct Explainer {
-    policy: Arc<PolicyFacts>,
-    pins: Arc<Pins>,
-    maps: Arc<MapLocks>,
-    state: Arc<Mutex<State>>,
-    backlog: Arc<Backlog>,
-    worker: Arc<Worker>,
-    hints: Arc<Hints>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    file_policies: Arc<FilePolicies>,
-    extender: Arc<Extender>,
-    referrer_search: Arc<ReferrerSearch>,
+part! {
+    /// Explains where the blocks of a file are, and why they are shared or not.
+    pub struct Explainer {
+        base: policy, pins, maps, state, backlog, worker, hints, stats;
+        metadata: Metadata, file_policies: FilePolicies, extender: Extender, referrer_search: ReferrerSearch
+    }
 }
-
-part!(Explainer {
-    base: policy, pins, maps, state, backlog, worker, hints, stats;
-    metadata: Metadata, file_policies: FilePolicies, extender: Extender, referrer_search: ReferrerSearch
-});
 
 impl Explainer {
     /// See [`crate::Store::explain`].

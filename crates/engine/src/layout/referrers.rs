@@ -1,8 +1,6 @@
 //! The places that refer to blocks. The block table knows how many references a block has, but no structure leads from
 //! a block to the maps that refer to it. So all maps are searched for their names, in portions.
 
-use std::sync::Arc;
-
 use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
@@ -11,11 +9,7 @@ use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
 use crate::layout::run_states::{Equal, What};
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::State;
-use crate::sync::Mutex;
 use crate::{MapId, Pbn, Result};
 
 /// Leaves searched in one portion.
@@ -96,15 +90,13 @@ impl References {
     }
 }
 
-/// Searches all maps for the places that refer to blocks.
-pub struct ReferrerSearch {
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) maps: Arc<MapLocks>,
-    pub(super) pins: Arc<Pins>,
-    pub(super) metadata: Arc<Metadata>,
+part! {
+    /// Searches all maps for the places that refer to blocks.
+    pub struct ReferrerSearch {
+        pub(super) base: state, maps, pins;
+        metadata: Metadata
+    }
 }
-
-part!(ReferrerSearch { base: state, maps, pins; metadata: Metadata });
 
 impl ReferrerSearch {
     /// Looks blocks up in the block table.

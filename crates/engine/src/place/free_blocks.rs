@@ -2,20 +2,13 @@
 //! bitmap is built when the region is first used: from the block table, from the current group, and from freed blocks
 //! that may not be reused yet.
 
-use std::sync::Arc;
-
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::fragment::FIRST_PAGE;
 use crate::format::page::{PAGE_ENTRIES, Page, pbns_of};
 use crate::space::allocator::{REGION_BLOCKS, REGION_PAGES, Run, blocks_in};
 use crate::space::bitmap::Bitmap;
-use crate::space::data_area::DataArea;
-use crate::space::free_space::FreeSpace;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::loading::Metadata;
 use crate::state::published::State;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
 use crate::{Blocks, Error, Pbn, Result, Totals};
 
 /// Kept back from ordinary writes, so that truncating a file on a full volume can store its last block.
@@ -59,29 +52,15 @@ impl Drop for RoomClaim<'_> {
     }
 }
 
-/// Claims, allocates and gives back the blocks of the data area.
-pub struct FreeBlocks {
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) space: Arc<FreeSpace>,
-    pub(super) data: Arc<DataArea>,
-    pub(super) stats: Arc<Statistics>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) stored: Arc<CheckpointStore>,
+part! {
+    /// Claims, allocates and gives back the blocks of the data area.
+    pub struct FreeBlocks {
+        pub(super) base: state, space, data, stats, stored;
+        metadata: Metadata
+    }
 }
 
 impl FreeBlocks {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>) -> Self {
-        Self {
-            state: base.state.clone(),
-            space: base.space.clone(),
-            data: base.data.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            stored: base.stored.clone(),
-        }
-    }
-
     /// Takes numbers for this many fragments. The table of fragments grows if it has too few.
     pub fn take_numbers(&self, count: u64) -> Result<Vec<Run>> {
         let mut taken = Vec::new();

@@ -1,18 +1,9 @@
 //! Writes blocks to their places in the data area: the runs of a request, and blocks that were collected in memory.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::BaseParts;
-use crate::policy::inline::InlineDedup;
-use crate::signals::health::Health;
+use crate::base::part;
 use crate::space::allocator::Run;
-use crate::space::data_area::DataArea;
-use crate::space::free_space::FreeSpace;
-use crate::state::published::State;
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
 /// Collected blocks are written out when there are this many bytes of them.
@@ -23,31 +14,14 @@ pub const REQUEST_BYTES: usize = 1 << 20;
 /// Receives the bytes of a device request while the request is under way.
 pub type Look<'a> = &'a mut dyn FnMut(&[u8]);
 
-/// Writes blocks to the data area.
-pub struct BlockWriter {
-    data: Arc<DataArea>,
-    inline: Arc<InlineDedup>,
-    stats: Arc<Statistics>,
-    health: Arc<Health>,
-    space: Arc<FreeSpace>,
-    staging: Arc<Staging>,
-    state: Arc<Mutex<State>>,
+part! {
+    /// Writes blocks to the data area.
+    pub struct BlockWriter {
+        base: data, inline, stats, health, space, staging, state
+    }
 }
 
 impl BlockWriter {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts) -> Self {
-        Self {
-            data: base.data.clone(),
-            inline: base.inline.clone(),
-            stats: base.stats.clone(),
-            health: base.health.clone(),
-            space: base.space.clone(),
-            staging: base.staging.clone(),
-            state: base.state.clone(),
-        }
-    }
-
     /// Writes the next blocks to a run of the data area, in large requests.
     pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
         self.write_run_while(run, blocks, None)

@@ -6,32 +6,21 @@
 //! changes in the same publication as its cause, is durable with its group, and is removed in the publication that
 //! detaches its map. So a crash leaves both or neither.
 
-use std::sync::Arc;
-
 use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::format::{file_policy, keys};
-use crate::policy::policies::PolicyFacts;
-use crate::settings::values::Tuning;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
 use crate::state::loading::Metadata;
 use crate::types::PolicyChange;
 use crate::{Change, MapId};
 
-/// Decides how each file is deduplicated, and which of its runs are shared.
-pub struct FilePolicies {
-    pub(super) health: Arc<Health>,
-    pub(super) policy: Arc<PolicyFacts>,
-    pub(super) tuning: Arc<Tuning>,
-    pub(super) backlog: Arc<Backlog>,
-    pub(super) signals: Arc<Signals>,
-    pub(super) metadata: Arc<Metadata>,
+part! {
+    /// Decides how each file is deduplicated, and which of its runs are shared.
+    pub struct FilePolicies {
+        pub(super) base: health, policy, tuning, backlog, signals;
+        metadata: Metadata
+    }
 }
-
-part!(FilePolicies { base: health, policy, tuning, backlog, signals; metadata: Metadata });
 
 impl FilePolicies {
     /// See [`crate::Store::file_policy`].

@@ -1,28 +1,17 @@
 //! Reports of damage: a block that seems damaged, and blocks that may hold lost content. Reads and writes only report what
 //! they noticed. The worker handles it.
 
-use std::sync::Arc;
-
-use crate::base::BaseParts;
-use crate::known_damage::notices::Damage;
-use crate::signals::requests::Signals;
-use crate::state::published::State;
-use crate::sync::Mutex;
+use crate::base::part;
 use crate::{Pbn, Tag};
 
-/// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
-pub struct DamageReports {
-    damage: Arc<Damage>,
-    signals: Arc<Signals>,
-    state: Arc<Mutex<State>>,
+part! {
+    /// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
+    pub struct DamageReports {
+        base: damage, signals, state
+    }
 }
 
 impl DamageReports {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts) -> Self {
-        Self { damage: base.damage.clone(), signals: base.signals.clone(), state: base.state.clone() }
-    }
-
     /// Notes a block that seems to be damaged.
     pub fn suspect(&self, pbn: Pbn) {
         if self.damage.suspect(pbn) {

@@ -1,34 +1,20 @@
 //! Reads the replica of a block that cannot be read.
 
-use std::sync::Arc;
-
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::{damage_records, keys};
-use crate::hash::Hasher;
 use crate::read::device::DataReader;
-use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
-/// Finds and reads the replicas of blocks.
-pub struct ReplicaReader {
-    data: Arc<DataArea>,
-    hasher: Arc<Hasher>,
-    metadata: Arc<Metadata>,
-    data_reader: Arc<DataReader>,
+part! {
+    /// Finds and reads the replicas of blocks.
+    pub struct ReplicaReader {
+        base: data, hasher;
+        metadata: Metadata, data_reader: DataReader
+    }
 }
 
 impl ReplicaReader {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, data_reader: &Arc<DataReader>) -> Self {
-        Self {
-            data: base.data.clone(),
-            hasher: base.hasher.clone(),
-            metadata: metadata.clone(),
-            data_reader: data_reader.clone(),
-        }
-    }
-
     /// The replica of a block, if it has one.
     pub fn replica_of(&self, pbn: Pbn) -> Result<Option<Pbn>> {
         Ok(self.metadata.get(&keys::copy(pbn))?.as_deref().and_then(damage_records::decode_replica))

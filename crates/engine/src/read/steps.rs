@@ -1,24 +1,13 @@
 //! The steps of a read: map, runs of pbns, memory, requests to the device. It needs no hint store and no refcount
 //! (LRLFS, section I).
 
-use std::sync::Arc;
-
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::Target;
 use crate::format::keys::leaf_parts;
-use crate::hash::Hasher;
-use crate::known_damage::notices::Damage;
-use crate::policy::policies::PolicyFacts;
-use crate::read::cache::ReadCache;
 use crate::read::device::DataReader;
 use crate::read::parts::Part;
 use crate::read::stored::BlockReader;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
 use crate::{BLOCK_BYTES, Lbn, MapId, ReadBuf, Result, Stage};
 
 /// Whether this buffer holds whole blocks that a device can read into: aligned like its blocks.
@@ -26,46 +15,15 @@ pub fn holds_blocks(bytes: &[u8]) -> bool {
     bytes.len().is_multiple_of(BLOCK_BYTES) && bytes.as_ptr().addr().is_multiple_of(BLOCK_BYTES)
 }
 
-/// Reads the content of maps. It can neither allocate nor publish.
-pub struct Reader {
-    pub(super) maps: Arc<MapLocks>,
-    pub(super) pins: Arc<Pins>,
-    pub(super) data: Arc<DataArea>,
-    pub(super) staging: Arc<Staging>,
-    pub(super) read_cache: Arc<ReadCache>,
-    pub(super) policy: Arc<PolicyFacts>,
-    pub(super) hasher: Arc<Hasher>,
-    pub(super) stats: Arc<Statistics>,
-    pub(super) damage: Arc<Damage>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) data_reader: Arc<DataReader>,
-    pub(super) block_reader: Arc<BlockReader>,
+part! {
+    /// Reads the content of maps. It can neither allocate nor publish.
+    pub struct Reader {
+        pub(super) base: maps, pins, data, staging, read_cache, policy, hasher, stats, damage;
+        metadata: Metadata, data_reader: DataReader, block_reader: BlockReader
+    }
 }
 
 impl Reader {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        data_reader: &Arc<DataReader>,
-        block_reader: &Arc<BlockReader>,
-    ) -> Self {
-        Self {
-            maps: base.maps.clone(),
-            pins: base.pins.clone(),
-            data: base.data.clone(),
-            staging: base.staging.clone(),
-            read_cache: base.read_cache.clone(),
-            policy: base.policy.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            damage: base.damage.clone(),
-            metadata: metadata.clone(),
-            data_reader: data_reader.clone(),
-            block_reader: block_reader.clone(),
-        }
-    }
-
     /// See [`crate::Store::read`].
     pub fn read(&self, map: MapId, at: u64, len: usize) -> Result<ReadBuf> {
         let block = BLOCK_BYTES as u64;

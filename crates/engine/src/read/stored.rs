@@ -1,24 +1,16 @@
 //! Reads parts of the data area: from memory as far as possible, the rest in parallel requests.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::cache::AROUND;
 use super::parts::{Part, copy_repeated, cut_spans, take_repeated};
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::device::Io;
 use crate::format::page::Entry;
-use crate::hash::Hasher;
-use crate::known_damage::notices::Damage;
-use crate::policy::policies::PolicyFacts;
-use crate::read::cache::ReadCache;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
 use crate::read::replicas::ReplicaReader;
-use crate::settings::values::Tuning;
 use crate::state::loading::Metadata;
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
 use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
 /// Longer runs are either entirely in memory or read as a whole.
@@ -27,45 +19,15 @@ pub const CACHED_RUN_BLOCKS_MAX: usize = 32;
 /// The reader of reads on behalf of no file. No map has this id.
 pub const NOBODY: MapId = MapId(0);
 
-/// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
-pub struct BlockReader {
-    pub(super) staging: Arc<Staging>,
-    pub(super) read_cache: Arc<ReadCache>,
-    pub(super) policy: Arc<PolicyFacts>,
-    pub(super) tuning: Arc<Tuning>,
-    pub(super) hasher: Arc<Hasher>,
-    pub(super) stats: Arc<Statistics>,
-    pub(super) damage: Arc<Damage>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) data_reader: Arc<DataReader>,
-    pub(super) replica_reader: Arc<ReplicaReader>,
-    pub(super) damage_reports: Arc<DamageReports>,
+part! {
+    /// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
+    pub struct BlockReader {
+        pub(super) base: staging, read_cache, policy, tuning, hasher, stats, damage;
+        metadata: Metadata, data_reader: DataReader, replica_reader: ReplicaReader, damage_reports: DamageReports
+    }
 }
 
 impl BlockReader {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        data_reader: &Arc<DataReader>,
-        replica_reader: &Arc<ReplicaReader>,
-        damage_reports: &Arc<DamageReports>,
-    ) -> Self {
-        Self {
-            staging: base.staging.clone(),
-            read_cache: base.read_cache.clone(),
-            policy: base.policy.clone(),
-            tuning: base.tuning.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            damage: base.damage.clone(),
-            metadata: metadata.clone(),
-            data_reader: data_reader.clone(),
-            replica_reader: replica_reader.clone(),
-            damage_reports: damage_reports.clone(),
-        }
-    }
-
     /// Reads adjacent blocks of the data area, on behalf of no file. The caller has them pinned.
     pub fn read_run(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         self.read_parts(NOBODY, vec![Part { pbn, bytes }])

@@ -6,18 +6,14 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::format::extent_leaf::ExtentLeaf;
 use crate::format::fragment::{FIRST_PAGE, is_number};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
-use crate::known_damage::notices::Damage;
-use crate::signals::foreground::Foreground;
-use crate::state::checkpoint_store::CheckpointStore;
-use crate::state::published::State;
 use crate::state::table::LoadedPages;
-use crate::sync::{Mutex, reading_again};
+use crate::sync::reading_again;
 use crate::{Pbn, Result};
 
 /// Pages that are loaded and kept at a time.
@@ -37,25 +33,14 @@ pub struct MissingPages {
     pub end: u64,
 }
 
-/// The newest maps, records and entries of the block table: in memory, or on disk.
-pub struct Metadata {
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) stored: Arc<CheckpointStore>,
-    pub(super) damage: Arc<Damage>,
-    pub(super) foreground: Arc<Foreground>,
+part! {
+    /// The newest maps, records and entries of the block table: in memory, or on disk.
+    pub struct Metadata {
+        pub(super) base: state, stored, damage, foreground
+    }
 }
 
 impl Metadata {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts) -> Self {
-        Self {
-            state: base.state.clone(),
-            stored: base.stored.clone(),
-            damage: base.damage.clone(),
-            foreground: base.foreground.clone(),
-        }
-    }
-
     /// The leaf of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
     /// leaf at some moment of the call. A pending clone reads the leaves that it lacks in its source. Memory keeps them
     /// as the source's alone.

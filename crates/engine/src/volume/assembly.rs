@@ -138,176 +138,71 @@ pub struct Volume {
     pub work_loop: Arc<WorkLoop>,
 }
 
+/// Makes parts, each of `base` and of those before it.
+macro_rules! parts {
+    ($base:ident, $($part:ident = $type:ident($($used:ident),*);)+) => {
+        $(let $part = Arc::new($type::new(&$base, $(&$used),*));)+
+    };
+}
+
 impl Volume {
     /// Makes the parts, the lower ones first.
     pub fn new(parts: Parts) -> Self {
         let base = BaseParts::new(parts);
-        let metadata = Arc::new(Metadata::new(&base));
-        let free_blocks = Arc::new(FreeBlocks::new(&base, &metadata));
-        let file_policies = Arc::new(FilePolicies::new(&base, &metadata));
-        let hint_levels = Arc::new(HintLevels::new(&base, &metadata));
-        let damage_reports = Arc::new(DamageReports::new(&base));
-        let backlog_notes = Arc::new(BacklogNotes::new(&base, &file_policies));
-        let change_room = Arc::new(ChangeRoom::new(&base));
-        let data_reader = Arc::new(DataReader::new(&base, &metadata, &file_policies));
-        let replica_reader = Arc::new(ReplicaReader::new(&base, &metadata, &data_reader));
-        let block_reader = Arc::new(BlockReader::new(&base, &metadata, &data_reader, &replica_reader, &damage_reports));
-        let reader = Arc::new(Reader::new(&base, &metadata, &data_reader, &block_reader));
-        let block_writer = Arc::new(BlockWriter::new(&base));
-        let groups = Arc::new(GroupCommitter::new(&base, &block_writer, &change_room));
-        let commits = Arc::new(Commits::new(&base, &metadata, &groups, &block_writer, &change_room));
-        let publisher = Arc::new(Publisher::new(
-            &base,
-            &metadata,
-            &hint_levels,
-            &commits,
-            &file_policies,
-            &damage_reports,
-            &backlog_notes,
-        ));
-        let lazy_clones = Arc::new(LazyClones::new(&base, &metadata, &change_room, &publisher));
-        let extender = Arc::new(Extender::new(&base, &metadata));
-        let remap_confirmer = Arc::new(RemapConfirmer::new(&base, &block_reader, &damage_reports));
-        let remapper = Arc::new(Remapper::new(
-            &base,
-            &metadata,
-            &change_room,
-            &lazy_clones,
-            &publisher,
-            &backlog_notes,
-            &hint_levels,
-        ));
-        let admission = Arc::new(Admission::new(&base));
-        let placer = Arc::new(Placer::new(&base, &free_blocks, &block_writer));
-        let decider = Arc::new(Decider::new(&base, &metadata, &file_policies, &backlog_notes, &extender));
-        let batch_confirmer = Arc::new(BatchConfirmer::new(&base, &metadata, &placer, &block_reader, &damage_reports));
-        let batch_publisher = Arc::new(BatchPublisher::new(
-            &base,
-            &metadata,
-            &free_blocks,
-            &block_writer,
-            &placer,
-            &change_room,
-            &lazy_clones,
-            &publisher,
-        ));
-        let open_run_sharer = Arc::new(OpenRunSharer::new(&base, &metadata, &remap_confirmer, &remapper));
-        let partial_blocks = Arc::new(PartialBlocks::new(&base, &metadata, &free_blocks, &reader));
-        let writer = Arc::new(Writer::new(
-            &base,
-            &metadata,
-            &file_policies,
-            &lazy_clones,
-            &backlog_notes,
-            &partial_blocks,
-            &admission,
-            &decider,
-            &batch_confirmer,
-            &placer,
-            &batch_publisher,
-            &open_run_sharer,
-        ));
-        let range_parts = Arc::new(RangeParts::new(&base, &metadata, &free_blocks, &lazy_clones));
-        let range_changes = Arc::new(RangeChanges::new(
-            &base,
-            &metadata,
-            &free_blocks,
-            &file_policies,
-            &change_room,
-            &publisher,
-            &block_writer,
-            &partial_blocks,
-            &range_parts,
-        ));
-        let referrer_search = Arc::new(ReferrerSearch::new(&base, &metadata));
-        let comparer = Arc::new(Comparer::new(&base, &metadata, &referrer_search));
-        let content_search = Arc::new(ContentSearch::new(&base, &metadata, &block_reader));
-        let explainer = Arc::new(Explainer::new(&base, &metadata, &file_policies, &extender, &referrer_search));
-        let defragmenter = Arc::new(Defragmenter::new(
-            &base,
-            &metadata,
-            &file_policies,
-            &free_blocks,
-            &block_writer,
-            &data_reader,
-            &damage_reports,
-            &change_room,
-            &lazy_clones,
-            &publisher,
-        ));
-        let affected_files = Arc::new(AffectedFiles::new(&base, &metadata, &remapper, &referrer_search));
-        let replicas = Arc::new(Replicas::new(
-            &base,
-            &metadata,
-            &replica_reader,
-            &free_blocks,
-            &block_writer,
-            &change_room,
-            &publisher,
-        ));
-        let repairs = Arc::new(Repairs::new(
-            &base,
-            &metadata,
-            &data_reader,
-            &free_blocks,
-            &block_writer,
-            &change_room,
-            &publisher,
-            &hint_levels,
-            &commits,
-            &groups,
-            &replicas,
-        ));
-        let scrubber = Arc::new(Scrubber::new(
-            &base,
-            &metadata,
-            &data_reader,
-            &change_room,
-            &publisher,
-            &repairs,
-            &replicas,
-            &affected_files,
-        ));
-        let reclaimer = Arc::new(Reclaimer::new(&base, &metadata, &change_room, &lazy_clones, &publisher));
-        let device_probe =
-            Arc::new(DeviceProbe::new(&base, &metadata, &free_blocks, &data_reader, &change_room, &publisher));
-        let worklist = Arc::new(Worklist::new(&base, &metadata, &file_policies, &hint_levels));
-        let revisits = Arc::new(Revisits::new(
-            &base,
-            &metadata,
-            &file_policies,
-            &hint_levels,
-            &extender,
-            &remapper,
-            &remap_confirmer,
-            &worklist,
-        ));
-        let file_ranker = Arc::new(FileRanker::new(&base, &change_room));
-        let block_compressor = Arc::new(BlockCompressor::new(
-            &base,
-            &metadata,
-            &free_blocks,
-            &block_writer,
-            &data_reader,
-            &damage_reports,
-            &change_room,
-            &lazy_clones,
-            &publisher,
-            &worklist,
-        ));
-        let work_loop = Arc::new(WorkLoop::new(
-            &base,
-            &hint_levels,
-            &file_policies,
-            &backlog_notes,
-            &repairs,
-            &scrubber,
-            &device_probe,
-            &file_ranker,
-            &block_compressor,
-            &revisits,
-            &worklist,
-        ));
+        parts! { base,
+            metadata = Metadata();
+            free_blocks = FreeBlocks(metadata);
+            file_policies = FilePolicies(metadata);
+            hint_levels = HintLevels(metadata);
+            damage_reports = DamageReports();
+            backlog_notes = BacklogNotes(file_policies);
+            change_room = ChangeRoom();
+            data_reader = DataReader(metadata, file_policies);
+            replica_reader = ReplicaReader(metadata, data_reader);
+            block_reader = BlockReader(metadata, data_reader, replica_reader, damage_reports);
+            reader = Reader(metadata, data_reader, block_reader);
+            block_writer = BlockWriter();
+            groups = GroupCommitter(block_writer, change_room);
+            commits = Commits(metadata, groups, block_writer, change_room);
+            publisher = Publisher(metadata, hint_levels, commits, file_policies, damage_reports, backlog_notes);
+            lazy_clones = LazyClones(metadata, change_room, publisher);
+            extender = Extender(metadata);
+            remap_confirmer = RemapConfirmer(block_reader, damage_reports);
+            remapper = Remapper(metadata, change_room, lazy_clones, publisher, backlog_notes, hint_levels);
+            admission = Admission();
+            placer = Placer(free_blocks, block_writer);
+            decider = Decider(metadata, file_policies, backlog_notes, extender);
+            batch_confirmer = BatchConfirmer(metadata, placer, block_reader, damage_reports);
+            batch_publisher = BatchPublisher(metadata, free_blocks, block_writer, placer, change_room, lazy_clones,
+                publisher);
+            open_run_sharer = OpenRunSharer(metadata, remap_confirmer, remapper);
+            partial_blocks = PartialBlocks(metadata, free_blocks, reader);
+            writer = Writer(metadata, file_policies, lazy_clones, backlog_notes, partial_blocks, admission, decider,
+                batch_confirmer, placer, batch_publisher, open_run_sharer);
+            range_parts = RangeParts(metadata, free_blocks, lazy_clones);
+            range_changes = RangeChanges(metadata, free_blocks, file_policies, change_room, publisher, block_writer,
+                partial_blocks, range_parts);
+            referrer_search = ReferrerSearch(metadata);
+            comparer = Comparer(metadata, referrer_search);
+            content_search = ContentSearch(metadata, block_reader);
+            explainer = Explainer(metadata, file_policies, extender, referrer_search);
+            defragmenter = Defragmenter(metadata, file_policies, free_blocks, block_writer, data_reader,
+                damage_reports, change_room, lazy_clones, publisher);
+            affected_files = AffectedFiles(metadata, remapper, referrer_search);
+            replicas = Replicas(metadata, replica_reader, free_blocks, block_writer, change_room, publisher);
+            repairs = Repairs(metadata, data_reader, free_blocks, block_writer, change_room, publisher, hint_levels,
+                commits, groups, replicas);
+            scrubber = Scrubber(metadata, data_reader, change_room, publisher, repairs, replicas, affected_files);
+            reclaimer = Reclaimer(metadata, change_room, lazy_clones, publisher);
+            device_probe = DeviceProbe(metadata, free_blocks, data_reader, change_room, publisher);
+            worklist = Worklist(metadata, file_policies, hint_levels);
+            revisits = Revisits(metadata, file_policies, hint_levels, extender, remapper, remap_confirmer, worklist);
+            file_ranker = FileRanker(change_room);
+            block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
+                change_room, lazy_clones, publisher, worklist);
+            work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,
+                file_ranker, block_compressor, revisits, worklist);
+        }
         Self {
             base,
             metadata,

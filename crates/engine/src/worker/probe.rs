@@ -6,7 +6,6 @@
 //!
 //! Crash: the number is advice. If its record was not committed, the next mount probes again.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use oncefs_toolbox::Random;
@@ -16,14 +15,8 @@ use crate::commit::change_room::ChangeRoom;
 use crate::format::device_record::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
-use crate::pace::worker_state::Worker;
 use crate::place::free_blocks::FreeBlocks;
-use crate::policy::policies::PolicyFacts;
 use crate::read::device::DataReader;
-use crate::settings::values::Tuning;
-use crate::signals::foreground::Foreground;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::published::Plan;
 use crate::write::publish::Publisher;
@@ -44,26 +37,14 @@ const PIECES_FIRST: usize = 64;
 /// A round of reads that took less is doubled.
 const ROUND: Duration = Duration::from_millis(25);
 
-/// Measures what scattered reads cost.
-pub struct DeviceProbe {
-    policy: Arc<PolicyFacts>,
-    tuning: Arc<Tuning>,
-    worker: Arc<Worker>,
-    pins: Arc<Pins>,
-    foreground: Arc<Foreground>,
-    data: Arc<DataArea>,
-    metadata: Arc<Metadata>,
-    free_blocks: Arc<FreeBlocks>,
-    data_reader: Arc<DataReader>,
-    change_room: Arc<ChangeRoom>,
-    publisher: Arc<Publisher>,
+part! {
+    /// Measures what scattered reads cost.
+    pub struct DeviceProbe {
+        base: policy, tuning, worker, pins, foreground, data;
+        metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, change_room: ChangeRoom,
+        publisher: Publisher
+    }
 }
-
-part!(DeviceProbe {
-    base: policy, tuning, worker, pins, foreground, data;
-    metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, change_room: ChangeRoom,
-    publisher: Publisher
-});
 
 impl DeviceProbe {
     /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.

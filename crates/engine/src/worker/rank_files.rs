@@ -1,28 +1,17 @@
 //! The engine's part in ranking files: the worker calls the ranker when it has no other work, and the ranker's calls do
 //! not count as requests of programs. The effective policy of a file follows from its rank.
 
-use std::sync::Arc;
-
 use crate::Result;
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::pace::worker_state::Worker;
-use crate::signals::foreground::Foreground;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
-use crate::space::free_space::FreeSpace;
 
-/// Gives the ranker its turns.
-pub struct FileRanker {
-    foreground: Arc<Foreground>,
-    health: Arc<Health>,
-    signals: Arc<Signals>,
-    space: Arc<FreeSpace>,
-    worker: Arc<Worker>,
-    change_room: Arc<ChangeRoom>,
+part! {
+    /// Gives the ranker its turns.
+    pub struct FileRanker {
+        base: foreground, health, signals, space, worker;
+        change_room: ChangeRoom
+    }
 }
-
-part!(FileRanker { base: foreground, health, signals, space, worker; change_room: ChangeRoom });
 
 impl FileRanker {
     /// One turn of the ranker. None: nothing is due, or there is no ranker. Nothing is due on a host that is almost

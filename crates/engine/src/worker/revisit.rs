@@ -4,26 +4,17 @@
 //! Nothing here is durable by itself: a remap is a publication like any other, durable with its group. A crash before
 //! that leaves the copy in its place, and the work to the full pass that follows a crash.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_dedup::{HOLDERS_MAX, Hint, ShareLimit, Slowdown};
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::format::page::Entry;
 use crate::hints::levels::HintLevels;
-use crate::hints::store::Hints;
-use crate::pace::worker_state::Worker;
 use crate::policy::accounts::Spender;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
-use crate::signals::foreground::Foreground;
-use crate::signals::health::Health;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::stats::counters::Statistics;
 use crate::worker::merge_target::{Merged, Room, VisitedRange, merge_targets};
 use crate::worker::worklist::Worklist;
 use crate::write::confirm_remaps::RemapConfirmer;
@@ -43,30 +34,14 @@ enum Visited {
     UpTo(u64),
 }
 
-/// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
-pub struct Revisits {
-    backlog: Arc<Backlog>,
-    foreground: Arc<Foreground>,
-    health: Arc<Health>,
-    pins: Arc<Pins>,
-    stats: Arc<Statistics>,
-    worker: Arc<Worker>,
-    hints: Arc<Hints>,
-    policy: Arc<PolicyFacts>,
-    metadata: Arc<Metadata>,
-    file_policies: Arc<FilePolicies>,
-    hint_levels: Arc<HintLevels>,
-    extender: Arc<Extender>,
-    remapper: Arc<Remapper>,
-    remap_confirmer: Arc<RemapConfirmer>,
-    worklist: Arc<Worklist>,
+part! {
+    /// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
+    pub struct Revisits {
+        base: backlog, foreground, health, pins, stats, worker, hints, policy;
+        metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels, extender: Extender,
+        remapper: Remapper, remap_confirmer: RemapConfirmer, worklist: Worklist
+    }
 }
-
-part!(Revisits {
-    base: backlog, foreground, health, pins, stats, worker, hints, policy;
-    metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels, extender: Extender,
-    remapper: Remapper, remap_confirmer: RemapConfirmer, worklist: Worklist
-});
 
 impl Revisits {
     /// Visits some skipped blocks. Returns how many. None: nothing is left. Work that yields to programs ends before a

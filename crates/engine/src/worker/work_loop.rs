@@ -2,28 +2,19 @@
 //!
 //! `dedup` decides how fast it works and when (`Pace`, `Admission`).
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use oncefs_dedup::{Conditions, Supply, Turn};
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::damage::repair::Repairs;
 use crate::damage::scrub::Scrubber;
 use crate::hints::levels::HintLevels;
-use crate::hints::store::Hints;
-use crate::known_damage::notices::Damage;
 use crate::pace::local_time;
 use crate::pace::system_load::energy_rule;
-use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
-use crate::policy::inline::InlineDedup;
-use crate::settings::values::{Settings, Tuning};
-use crate::signals::foreground::Foreground;
-use crate::signals::requests::Signals;
-use crate::stats::counters::Statistics;
+use crate::settings::values::Settings;
 use crate::worker::compress::BlockCompressor;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
@@ -44,35 +35,15 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 /// After a failure the worker tries again after this time.
 const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// Gives each kind of out-of-line work its turn.
-pub struct WorkLoop {
-    foreground: Arc<Foreground>,
-    hints: Arc<Hints>,
-    worker: Arc<Worker>,
-    tuning: Arc<Tuning>,
-    backlog: Arc<Backlog>,
-    inline: Arc<InlineDedup>,
-    signals: Arc<Signals>,
-    stats: Arc<Statistics>,
-    damage: Arc<Damage>,
-    hint_levels: Arc<HintLevels>,
-    file_policies: Arc<FilePolicies>,
-    backlog_notes: Arc<BacklogNotes>,
-    repairs: Arc<Repairs>,
-    scrubber: Arc<Scrubber>,
-    device_probe: Arc<DeviceProbe>,
-    file_ranker: Arc<FileRanker>,
-    block_compressor: Arc<BlockCompressor>,
-    revisits: Arc<Revisits>,
-    worklist: Arc<Worklist>,
+part! {
+    /// Gives each kind of out-of-line work its turn.
+    pub struct WorkLoop {
+        base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
+        hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
+        scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker, block_compressor: BlockCompressor,
+        revisits: Revisits, worklist: Worklist
+    }
 }
-
-part!(WorkLoop {
-    base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
-    hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
-    scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker,
-    block_compressor: BlockCompressor, revisits: Revisits, worklist: Worklist
-});
 
 impl WorkLoop {
     /// One turn of the worker. Returns how long it may sleep before the next.

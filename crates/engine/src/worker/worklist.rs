@@ -1,27 +1,16 @@
 //! The worker's next batch: blocks that were skipped one by one, then whole files, then, in a full pass, all maps in
 //! the order of their ids.
 
-use std::sync::Arc;
-
 use oncefs_dedup::{Ranks, ShareLimit, Work};
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
-use crate::commit::log::Journal;
 use crate::format::backlog::Checkpoint;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::{LeafKey, leaf_parts};
 use crate::hints::levels::HintLevels;
-use crate::hints::store::Hints;
 use crate::pace::pass::Pass;
-use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
-use crate::settings::values::Tuning;
-use crate::signals::foreground::Foreground;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::State;
-use crate::sync::Mutex;
 use crate::write::visit::Place;
 use crate::{BLOCK_BYTES, Error, Lbn, MapId, Pbn, Result};
 
@@ -38,25 +27,13 @@ const SWEEP_PAGES: usize = 16;
 /// A full pass begins if more than one block in this many was left to it.
 const LEFT_SHARE: u64 = 1_000;
 
-/// Chooses the blocks that the worker visits next.
-pub struct Worklist {
-    worker: Arc<Worker>,
-    backlog: Arc<Backlog>,
-    state: Arc<Mutex<State>>,
-    foreground: Arc<Foreground>,
-    hints: Arc<Hints>,
-    tuning: Arc<Tuning>,
-    maps: Arc<MapLocks>,
-    journal: Arc<Journal>,
-    metadata: Arc<Metadata>,
-    file_policies: Arc<FilePolicies>,
-    hint_levels: Arc<HintLevels>,
+part! {
+    /// Chooses the blocks that the worker visits next.
+    pub struct Worklist {
+        base: worker, backlog, state, foreground, hints, tuning, maps, journal;
+        metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels
+    }
 }
-
-part!(Worklist {
-    base: worker, backlog, state, foreground, hints, tuning, maps, journal;
-    metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels
-});
 
 impl Worklist {
     /// Whether any work is left.

@@ -1,29 +1,19 @@
 //! Admission: whether a written request is looked up and fingerprinted, and its tags.
 
-use std::sync::Arc;
-
 use crate::WriteMode;
 use crate::base::part;
-use crate::hash::Hasher;
-use crate::hints::store::Hints;
-use crate::policy::inline::InlineDedup;
-use crate::settings::values::{Inline, Tuning};
-use crate::signals::foreground::Foreground;
+use crate::settings::values::Inline;
 use crate::write::batch::{Batch, Outcome};
 
 /// How many blocks are looked up of a request that was not admitted.
 const PROBED_BLOCKS: usize = 4;
 
-/// Decides which written requests are looked up and fingerprinted.
-pub struct Admission {
-    foreground: Arc<Foreground>,
-    inline: Arc<InlineDedup>,
-    tuning: Arc<Tuning>,
-    hints: Arc<Hints>,
-    hasher: Arc<Hasher>,
+part! {
+    /// Decides which written requests are looked up and fingerprinted.
+    pub struct Admission {
+        base: foreground, inline, tuning, hints, hasher
+    }
 }
-
-part!(Admission { base: foreground, inline, tuning, hints, hasher });
 
 impl Admission {
     /// Whether the next written request is looked up and fingerprinted.

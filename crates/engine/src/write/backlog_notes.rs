@@ -1,26 +1,20 @@
 //! Notes the blocks that in-line deduplication leaves to the worker: after each publication, and in a file across
 //! mounts. A crash loses the notes after the file's last checkpoint. Then the worker visits every block once.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
-use crate::pace::worker_state::Worker;
 use crate::policy::effective::FilePolicies;
-use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
 use crate::{Lbn, MapId};
 
-/// Notes the blocks that the worker has to visit, in memory and in the file of skipped blocks.
-pub struct BacklogNotes {
-    backlog: Arc<Backlog>,
-    worker: Arc<Worker>,
-    stats: Arc<Statistics>,
-    file_policies: Arc<FilePolicies>,
+part! {
+    /// Notes the blocks that the worker has to visit, in memory and in the file of skipped blocks.
+    pub struct BacklogNotes {
+        base: backlog, worker, stats;
+        file_policies: FilePolicies
+    }
 }
-
-part!(BacklogNotes { base: backlog, worker, stats; file_policies: FilePolicies });
 
 impl BacklogNotes {
     /// Notes which blocks of a published batch the worker has yet to visit, and which no longer.

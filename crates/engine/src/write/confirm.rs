@@ -3,41 +3,25 @@
 //! blocks of a request that need a comparison are read at once. With `verify=share`, a block that would be shared for
 //! the first time is always compared byte by byte: once the written block is dropped for it, nothing could replace it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::format::page::{Entry, page_of};
-use crate::hints::store::Hints;
-use crate::policy::inline::InlineDedup;
 use crate::read::damage_reports::DamageReports;
 use crate::read::parts::runs_into;
 use crate::read::stored::BlockReader;
-use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
-use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::place::Placer;
 use crate::{BLOCK_BYTES, Pbn, WriteMode};
 
-/// Confirms the candidates of a written request.
-pub struct BatchConfirmer {
-    inline: Arc<InlineDedup>,
-    hints: Arc<Hints>,
-    stats: Arc<Statistics>,
-    backlog: Arc<Backlog>,
-    data: Arc<DataArea>,
-    metadata: Arc<Metadata>,
-    placer: Arc<Placer>,
-    block_reader: Arc<BlockReader>,
-    damage_reports: Arc<DamageReports>,
+part! {
+    /// Confirms the candidates of a written request.
+    pub struct BatchConfirmer {
+        base: inline, hints, stats, backlog, data;
+        metadata: Metadata, placer: Placer, block_reader: BlockReader, damage_reports: DamageReports
+    }
 }
-
-part!(BatchConfirmer {
-    base: inline, hints, stats, backlog, data;
-    metadata: Metadata, placer: Placer, block_reader: BlockReader, damage_reports: DamageReports
-});
 
 impl BatchConfirmer {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.

@@ -1,32 +1,25 @@
 //! Confirms remaps: a block and its target must have the same content. Fingerprints decide; if one is missing, the bytes
 //! are compared.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
-use crate::hash::Hasher;
 use crate::read::damage_reports::DamageReports;
 use crate::read::parts::Part;
 use crate::read::stored::BlockReader;
-use crate::space::data_area::DataArea;
-use crate::stats::counters::Statistics;
 use crate::write::visit::Remap;
 use crate::{BLOCK_BYTES, Result};
 
 /// Most blocks compared with one read of each side.
 const COMPARED_BLOCKS_MAX: usize = 128;
 
-/// Compares blocks with the targets of their remaps.
-pub struct RemapConfirmer {
-    data: Arc<DataArea>,
-    hasher: Arc<Hasher>,
-    stats: Arc<Statistics>,
-    block_reader: Arc<BlockReader>,
-    damage_reports: Arc<DamageReports>,
+part! {
+    /// Compares blocks with the targets of their remaps.
+    pub struct RemapConfirmer {
+        base: data, hasher, stats;
+        block_reader: BlockReader, damage_reports: DamageReports
+    }
 }
-
-part!(RemapConfirmer { base: data, hasher, stats; block_reader: BlockReader, damage_reports: DamageReports });
 
 impl RemapConfirmer {
     /// Keeps the pairs with the same content. Fingerprints decide; if one is missing, the bytes are compared.

@@ -5,20 +5,15 @@
 //! A run that is open at the end of a request is continued by the file's next request. It is shared if that makes it
 //! long enough, and left to the worker if the file does not go on.
 
-use std::sync::Arc;
-
 use hashbrown::HashMap;
 use oncefs_dedup::{Blocks, Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
 use crate::base::part;
 use crate::format::extent_leaf::Target;
 use crate::format::page::page_of;
-use crate::hints::store::Hints;
 use crate::policy::effective::FilePolicies;
-use crate::policy::inline::{InlineDedup, OPEN_BLOCKS_MAX, OpenBlock, Stream};
-use crate::policy::policies::PolicyFacts;
+use crate::policy::inline::{OPEN_BLOCKS_MAX, OpenBlock, Stream};
 use crate::state::loading::Metadata;
-use crate::state::staging::Staging;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::extension::Extender;
@@ -57,22 +52,13 @@ pub struct Growth {
     pub is_end: bool,
 }
 
-/// Decides which blocks of a written request are shared, and remembers the blocks that it leaves open.
-pub struct Decider {
-    pub(super) inline: Arc<InlineDedup>,
-    pub(super) hints: Arc<Hints>,
-    pub(super) policy: Arc<PolicyFacts>,
-    pub(super) staging: Arc<Staging>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) file_policies: Arc<FilePolicies>,
-    pub(super) backlog_notes: Arc<BacklogNotes>,
-    pub(super) extender: Arc<Extender>,
+part! {
+    /// Decides which blocks of a written request are shared, and remembers the blocks that it leaves open.
+    pub struct Decider {
+        pub(super) base: inline, hints, policy, staging;
+        metadata: Metadata, file_policies: FilePolicies, backlog_notes: BacklogNotes, extender: Extender
+    }
 }
-
-part!(Decider {
-    base: inline, hints, policy, staging;
-    metadata: Metadata, file_policies: FilePolicies, backlog_notes: BacklogNotes, extender: Extender
-});
 
 impl Decider {
     /// For each block, the pbns that may hold it according to the hint store, ascending.

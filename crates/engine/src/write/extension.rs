@@ -1,16 +1,12 @@
 //! Extension: looks up the neighbours of a duplicate block in the block table, without hints. `oncefs_dedup::Extension`
 //! chooses the neighbours. This file gives the table's answers.
 
-use std::sync::Arc;
-
 use oncefs_dedup::Extension;
 
 use crate::base::part;
 use crate::format::fragment::is_number;
 use crate::format::page::page_of;
 use crate::state::loading::Metadata;
-use crate::state::published::State;
-use crate::sync::Mutex;
 use crate::write::visit::{Holders, add_holder, ascending};
 use crate::{Pbn, Tag};
 
@@ -18,13 +14,13 @@ use crate::{Pbn, Tag};
 /// and a request of 1 MiB spans three pages in each direction.
 const EXTENSION_TURNS_MAX: usize = 8;
 
-/// Finds the neighbours of known holders in the block table.
-pub struct Extender {
-    state: Arc<Mutex<State>>,
-    metadata: Arc<Metadata>,
+part! {
+    /// Finds the neighbours of known holders in the block table.
+    pub struct Extender {
+        base: state;
+        metadata: Metadata
+    }
 }
-
-part!(Extender { base: state; metadata: Metadata });
 
 impl Extender {
     /// The holders that an extension finds. It reads table pages in few turns. Each turn ends once misses exceed hits

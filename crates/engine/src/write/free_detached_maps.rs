@@ -1,19 +1,11 @@
 //! Reclaim: frees the blocks of detached maps, in portions, also after a crash.
 
-use std::sync::Arc;
-
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LeafKey};
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
 use crate::state::extents::pages_in;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::State;
-use crate::sync::Mutex;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
@@ -24,23 +16,13 @@ use crate::{MapId, Result};
 /// has.
 const PORTION_LEAVES: usize = 8;
 
-/// Frees the blocks of detached maps.
-pub struct Reclaimer {
-    signals: Arc<Signals>,
-    health: Arc<Health>,
-    maps: Arc<MapLocks>,
-    journal: Arc<Journal>,
-    state: Arc<Mutex<State>>,
-    metadata: Arc<Metadata>,
-    change_room: Arc<ChangeRoom>,
-    lazy_clones: Arc<LazyClones>,
-    publisher: Arc<Publisher>,
+part! {
+    /// Frees the blocks of detached maps.
+    pub struct Reclaimer {
+        base: signals, health, maps, journal, state;
+        metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
+    }
 }
-
-part!(Reclaimer {
-    base: signals, health, maps, journal, state;
-    metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
-});
 
 impl Reclaimer {
     /// Frees a detached map. A crash in the middle leaves its record, so that the next opening continues.

@@ -2,22 +2,16 @@
 //! within a block gives that block new content. The new content is published with the rest of the range's change, so
 //! that an error leaves all of it or nothing.
 
-use std::sync::Arc;
-
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::device::buffer::PooledBuf;
 use crate::format::extent_leaf::{Extent, Target};
 use crate::format::keys::{LeafKey, leaf_parts};
-use crate::hash::{Hasher, is_zero};
+use crate::hash::is_zero;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::read::steps::Reader;
 use crate::space::allocator::Run;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
 use crate::state::published::StoredBlock;
-use crate::state::staging::Staging;
 use crate::write::map_edit::MapEdit;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
 
@@ -55,22 +49,13 @@ impl Cuts {
     }
 }
 
-/// Completes blocks that change in part with what is stored.
-pub struct PartialBlocks {
-    data: Arc<DataArea>,
-    pins: Arc<Pins>,
-    hasher: Arc<Hasher>,
-    staging: Arc<Staging>,
-    backlog: Arc<Backlog>,
-    metadata: Arc<Metadata>,
-    free_blocks: Arc<FreeBlocks>,
-    reader: Arc<Reader>,
+part! {
+    /// Completes blocks that change in part with what is stored.
+    pub struct PartialBlocks {
+        base: data, pins, hasher, staging, backlog;
+        metadata: Metadata, free_blocks: FreeBlocks, reader: Reader
+    }
 }
-
-part!(PartialBlocks {
-    base: data, pins, hasher, staging, backlog;
-    metadata: Metadata, free_blocks: FreeBlocks, reader: Reader
-});
 
 impl PartialBlocks {
     /// Whole blocks from a partial write and what is stored around it.

@@ -6,27 +6,19 @@
 //! distinct pages of the block table (`commit/log_room.rs`). A larger change is refused, and its caller splits it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use hashbrown::HashSet;
 
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::commit::log::Journal;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::page_of;
 use crate::place::free_blocks::{FreeBlocks, RoomClaim};
 use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
-use crate::signals::health::Health;
 use crate::space::allocator::Run;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::state::published::{Plan, State};
-use crate::stats::counters::Statistics;
-use crate::sync::Mutex;
+use crate::state::published::Plan;
 use crate::write::map_edit::MapEdit;
 use crate::write::partial_blocks::{Cuts, PartialBlocks};
 use crate::write::publish::{OnPublish, Publisher};
@@ -144,30 +136,14 @@ impl Pieces {
     }
 }
 
-/// Changes ranges of maps: truncates, zeroes, reserves, clones and detaches.
-pub struct RangeChanges {
-    pub(super) health: Arc<Health>,
-    pub(super) maps: Arc<MapLocks>,
-    pub(super) journal: Arc<Journal>,
-    pub(super) pins: Arc<Pins>,
-    pub(super) stats: Arc<Statistics>,
-    pub(super) policy: Arc<PolicyFacts>,
-    pub(super) state: Arc<Mutex<State>>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) free_blocks: Arc<FreeBlocks>,
-    pub(super) file_policies: Arc<FilePolicies>,
-    pub(super) change_room: Arc<ChangeRoom>,
-    pub(super) publisher: Arc<Publisher>,
-    pub(super) block_writer: Arc<BlockWriter>,
-    pub(super) partial_blocks: Arc<PartialBlocks>,
-    pub(super) range_parts: Arc<RangeParts>,
+part! {
+    /// Changes ranges of maps: truncates, zeroes, reserves, clones and detaches.
+    pub struct RangeChanges {
+        pub(super) base: health, maps, journal, pins, stats, policy, state;
+        metadata: Metadata, free_blocks: FreeBlocks, file_policies: FilePolicies, change_room: ChangeRoom,
+        publisher: Publisher, block_writer: BlockWriter, partial_blocks: PartialBlocks, range_parts: RangeParts
+    }
 }
-
-part!(RangeChanges {
-    base: health, maps, journal, pins, stats, policy, state;
-    metadata: Metadata, free_blocks: FreeBlocks, file_policies: FilePolicies, change_room: ChangeRoom,
-    publisher: Publisher, block_writer: BlockWriter, partial_blocks: PartialBlocks, range_parts: RangeParts
-});
 
 impl RangeChanges {
     /// Publishes the pieces of a change in one group, so that a crash leaves all of it or nothing. An error before the

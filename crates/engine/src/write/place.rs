@@ -1,16 +1,11 @@
 //! Place: new blocks are allocated, and written to the data area or kept in memory. Nothing is visible yet.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
-use crate::hash::Hasher;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::{BlockWriter, Look};
 use crate::space::allocator::Run;
-use crate::space::free_space::FreeSpace;
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
 use crate::{BLOCK_BYTES, Result};
 
@@ -18,17 +13,13 @@ use crate::{BLOCK_BYTES, Result};
 /// scattered small writes become few large ones, or ride in the log.
 const DIRECT_BLOCKS_MIN: usize = 32;
 
-/// Places new blocks.
-pub struct Placer {
-    stats: Arc<Statistics>,
-    hasher: Arc<Hasher>,
-    space: Arc<FreeSpace>,
-    staging: Arc<Staging>,
-    free_blocks: Arc<FreeBlocks>,
-    block_writer: Arc<BlockWriter>,
+part! {
+    /// Places new blocks.
+    pub struct Placer {
+        base: stats, hasher, space, staging;
+        free_blocks: FreeBlocks, block_writer: BlockWriter
+    }
 }
-
-part!(Placer { base: stats, hasher, space, staging; free_blocks: FreeBlocks, block_writer: BlockWriter });
 
 impl Placer {
     /// Computes the missing fingerprints of these blocks.

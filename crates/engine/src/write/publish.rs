@@ -1,25 +1,17 @@
 //! Publication: a plan is applied as a whole under the publish lock, and one function notifies everything that follows.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::backlog::list::Backlog;
 use crate::base::part;
 use crate::commit::checkpoint::Commits;
-use crate::commit::log::Journal;
 use crate::format::page::REPLICA;
 use crate::hints::levels::HintLevels;
-use crate::known_damage::notices::Damage;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
 use crate::read::damage_reports::DamageReports;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
 use crate::state::loading::Metadata;
-use crate::state::published::{Plan, State};
-use crate::stats::counters::Statistics;
-use crate::sync::{Mutex, assert_claimed};
+use crate::state::published::Plan;
+use crate::sync::assert_claimed;
 use crate::types::PolicyChange;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::Batch;
@@ -54,29 +46,14 @@ pub struct Published {
     detached: Option<MapId>,
 }
 
-/// Publishes plans, and notifies everything that follows what is published.
-pub struct Publisher {
-    health: Arc<Health>,
-    damage: Arc<Damage>,
-    journal: Arc<Journal>,
-    policy: Arc<PolicyFacts>,
-    state: Arc<Mutex<State>>,
-    backlog: Arc<Backlog>,
-    signals: Arc<Signals>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    hint_levels: Arc<HintLevels>,
-    commits: Arc<Commits>,
-    file_policies: Arc<FilePolicies>,
-    damage_reports: Arc<DamageReports>,
-    backlog_notes: Arc<BacklogNotes>,
+part! {
+    /// Publishes plans, and notifies everything that follows what is published.
+    pub struct Publisher {
+        base: health, damage, journal, policy, state, backlog, signals, stats;
+        metadata: Metadata, hint_levels: HintLevels, commits: Commits, file_policies: FilePolicies,
+        damage_reports: DamageReports, backlog_notes: BacklogNotes
+    }
 }
-
-part!(Publisher {
-    base: health, damage, journal, policy, state, backlog, signals, stats;
-    metadata: Metadata, hint_levels: HintLevels, commits: Commits, file_policies: FilePolicies,
-    damage_reports: DamageReports, backlog_notes: BacklogNotes
-});
 
 impl Publisher {
     /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.

@@ -1,7 +1,6 @@
 //! Map: the changes that a decided and placed batch publishes in its map. Targets that were freed meanwhile are placed
 //! anew.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -15,11 +14,8 @@ use crate::format::keys::leaf_parts;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
 use crate::space::allocator::Run;
-use crate::space::free_space::FreeSpace;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
@@ -27,25 +23,14 @@ use crate::write::place::Placer;
 use crate::write::publish::{Applied, OnPublish, Published, Publisher, Refusal};
 use crate::{Change, MapId, Pbn, Result, Stage};
 
-/// Publishes decided and placed batches.
-pub struct BatchPublisher {
-    space: Arc<FreeSpace>,
-    staging: Arc<Staging>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    free_blocks: Arc<FreeBlocks>,
-    block_writer: Arc<BlockWriter>,
-    placer: Arc<Placer>,
-    change_room: Arc<ChangeRoom>,
-    lazy_clones: Arc<LazyClones>,
-    publisher: Arc<Publisher>,
+part! {
+    /// Publishes decided and placed batches.
+    pub struct BatchPublisher {
+        base: space, staging, stats;
+        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, placer: Placer, change_room: ChangeRoom,
+        lazy_clones: LazyClones, publisher: Publisher
+    }
 }
-
-part!(BatchPublisher {
-    base: space, staging, stats;
-    metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, placer: Placer,
-    change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
-});
 
 impl BatchPublisher {
     /// Publishes a decided and placed batch, and notifies everything that follows. The caller holds the map's lock

@@ -2,10 +2,8 @@
 //! leaves, and by distinct pages of the block table.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use crate::base::part;
-use crate::commit::log::Journal;
 use crate::commit::log_room::GroupBounds;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::keys::{LeafKey, leaf_parts};
@@ -43,15 +41,13 @@ impl Splitter {
     }
 }
 
-/// Splits changes of ranges, and claims room for them.
-pub struct RangeParts {
-    pub(super) journal: Arc<Journal>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) free_blocks: Arc<FreeBlocks>,
-    lazy_clones: Arc<LazyClones>,
+part! {
+    /// Splits changes of ranges, and claims room for them.
+    pub struct RangeParts {
+        pub(super) base: journal;
+        metadata: Metadata, free_blocks: FreeBlocks, lazy_clones: LazyClones
+    }
 }
-
-part!(RangeParts { base: journal; metadata: Metadata, free_blocks: FreeBlocks, lazy_clones: LazyClones });
 
 impl RangeParts {
     /// The bounds of a change of a range.

@@ -4,7 +4,6 @@
 //! holds its content. A block that changed meanwhile stays as it is. The caller has copy and target pinned.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
@@ -13,12 +12,8 @@ use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::hints::levels::HintLevels;
-use crate::hints::store::Hints;
-use crate::known_damage::notices::Damage;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan};
-use crate::stats::counters::Statistics;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
@@ -29,25 +24,14 @@ use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 /// Most places published together: bounds how long the file's writers wait.
 const PORTION: usize = 256;
 
-/// Publishes remaps.
-pub struct Remapper {
-    stats: Arc<Statistics>,
-    damage: Arc<Damage>,
-    maps: Arc<MapLocks>,
-    hints: Arc<Hints>,
-    metadata: Arc<Metadata>,
-    change_room: Arc<ChangeRoom>,
-    lazy_clones: Arc<LazyClones>,
-    publisher: Arc<Publisher>,
-    backlog_notes: Arc<BacklogNotes>,
-    hint_levels: Arc<HintLevels>,
+part! {
+    /// Publishes remaps.
+    pub struct Remapper {
+        base: stats, damage, maps, hints;
+        metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
+        backlog_notes: BacklogNotes, hint_levels: HintLevels
+    }
 }
-
-part!(Remapper {
-    base: stats, damage, maps, hints;
-    metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
-    backlog_notes: BacklogNotes, hint_levels: HintLevels
-});
 
 impl Remapper {
     /// Publishes remaps. Adjacent ones of the same map are published together.

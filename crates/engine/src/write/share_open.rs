@@ -1,26 +1,22 @@
 //! Shares the blocks that an earlier request of a file left open, once a later one made their run long enough.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
 use crate::policy::inline::{OPEN_BLOCKS_MAX, OpenBlock};
 use crate::state::loading::Metadata;
-use crate::stats::counters::Statistics;
 use crate::write::confirm_remaps::RemapConfirmer;
 use crate::write::remap::Remapper;
 use crate::write::visit::{Remap, Visit};
 use crate::{Error, MapId, Pbn, Result, Tag};
 
-/// Shares blocks that were left open.
-pub struct OpenRunSharer {
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    remap_confirmer: Arc<RemapConfirmer>,
-    remapper: Arc<Remapper>,
+part! {
+    /// Shares blocks that were left open.
+    pub struct OpenRunSharer {
+        base: stats;
+        metadata: Metadata, remap_confirmer: RemapConfirmer, remapper: Remapper
+    }
 }
-
-part!(OpenRunSharer { base: stats; metadata: Metadata, remap_confirmer: RemapConfirmer, remapper: Remapper });
 
 impl OpenRunSharer {
     /// Makes places that were open refer to the blocks that hold their content. This is a publication of its own, after

@@ -1,7 +1,6 @@
 //! The steps of a write: receive, tag, look up, decide, confirm, place, map. One function, `write_request`, holds the
 //! order.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
@@ -10,11 +9,7 @@ use crate::format::keys::{LEAF_BLOCKS, leaf_parts};
 use crate::hash::is_zero;
 use crate::place::free_blocks::Claim;
 use crate::policy::effective::FilePolicies;
-use crate::signals::health::Health;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
-use crate::stats::counters::Statistics;
 use crate::write::admission::Admission;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
@@ -28,31 +23,15 @@ use crate::write::publish_batch::BatchPublisher;
 use crate::write::share_open::OpenRunSharer;
 use crate::{BLOCK_BYTES, Change, Lbn, MapId, Result, Stage, WriteMode};
 
-/// Writes requests: it calls the steps in their order.
-pub struct Writer {
-    health: Arc<Health>,
-    pins: Arc<Pins>,
-    maps: Arc<MapLocks>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    file_policies: Arc<FilePolicies>,
-    lazy_clones: Arc<LazyClones>,
-    backlog_notes: Arc<BacklogNotes>,
-    partial_blocks: Arc<PartialBlocks>,
-    admission: Arc<Admission>,
-    decider: Arc<Decider>,
-    batch_confirmer: Arc<BatchConfirmer>,
-    placer: Arc<Placer>,
-    batch_publisher: Arc<BatchPublisher>,
-    open_run_sharer: Arc<OpenRunSharer>,
+part! {
+    /// Writes requests: it calls the steps in their order.
+    pub struct Writer {
+        base: health, pins, maps, stats;
+        metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
+        partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
+        placer: Placer, batch_publisher: BatchPublisher, open_run_sharer: OpenRunSharer
+    }
 }
-
-part!(Writer {
-    base: health, pins, maps, stats;
-    metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
-    partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
-    placer: Placer, batch_publisher: BatchPublisher, open_run_sharer: OpenRunSharer
-});
 
 impl Writer {
     /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before

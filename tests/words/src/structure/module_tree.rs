@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::base_parts;
+use super::circles::Imports;
 use super::crate_sources::{CrateSources, children_of};
 use super::imports::{self, Named};
 
@@ -19,6 +21,8 @@ struct Module {
 pub struct ModuleTree {
     modules: BTreeMap<String, Module>,
     root: String,
+    /// What sources import without a path.
+    of_base: Imports,
 }
 
 impl ModuleTree {
@@ -32,14 +36,15 @@ impl ModuleTree {
         let modules: BTreeMap<_, _> =
             sources.files.iter().map(|(path, source)| (path.clone(), module(&source.code))).collect();
         let root = ["lib.rs", "main.rs"].into_iter().find(|root| modules.contains_key(*root));
-        Self { root: root.expect("a crate has a root").to_owned(), modules }
+        Self { root: root.expect("a crate has a root").to_owned(), modules, of_base: base_parts::imports(sources) }
     }
 
     /// For each file the others of the crate in which what it uses is defined.
-    pub fn imports(&self) -> BTreeMap<String, BTreeSet<String>> {
+    pub fn imports(&self) -> Imports {
         let of_file = |file: &String| {
             let named = self.modules[file].named.iter().filter(|named| !named.is_handed_on);
             let mut found: BTreeSet<String> = named.filter_map(|named| self.file_of(file, &named.path, 0)).collect();
+            found.extend(self.of_base.get(file).into_iter().flatten().cloned());
             found.remove(file);
             (file.clone(), found)
         };

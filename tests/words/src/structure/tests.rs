@@ -89,6 +89,21 @@ fn circles_are_found_and_rooms_have_arrows() {
 }
 
 #[test]
+fn a_part_imports_the_parts_of_base_that_it_names() {
+    let found = imports(&[
+        ("lib.rs", "mod base; mod low; mod high;"),
+        ("base.rs", "base_parts! {\n    low: crate::sync::Mutex<crate::low::Low>;\n}"),
+        ("low.rs", "pub struct Low;"),
+        (
+            "high.rs",
+            "use crate::base::part; part! {\n    pub struct High {\n        pub(super) base: other, low\n    }\n}",
+        ),
+    ]);
+    assert_eq!(found["high.rs"], set(&["base.rs", "low.rs"]));
+    assert_eq!(found["low.rs"], set(&[]));
+}
+
+#[test]
 fn fields_are_counted() {
     let text =
         "pub struct Core {\n    /// Not a: field.\n    pub a: A,\n    b: Vec<\n        C,\n    >,\n}\nfn f() {}\n";

@@ -2,7 +2,6 @@
 //! are published under the file's lock: the places get the new blocks, and the old ones are released. A block moves
 //! only if its place in the map is unchanged.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -13,27 +12,16 @@ use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
-use crate::hash::Hasher;
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
-use crate::pace::worker_state::Worker;
 use crate::place::free_blocks::FreeBlocks;
 use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
 use crate::read::parts::{Part, copy_repeated, cut_spans, take_repeated};
-use crate::signals::foreground::Foreground;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
 use crate::space::allocator::{Run, blocks_in};
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
 use crate::state::published::{Plan, StoredBlock};
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
@@ -81,36 +69,15 @@ pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[File
     stretch.split_at(runs)
 }
 
-/// Rewrites the short runs of files.
-pub struct Defragmenter {
-    pub(super) health: Arc<Health>,
-    pub(super) signals: Arc<Signals>,
-    pub(super) worker: Arc<Worker>,
-    pub(super) maps: Arc<MapLocks>,
-    pub(super) data: Arc<DataArea>,
-    pub(super) foreground: Arc<Foreground>,
-    pub(super) pins: Arc<Pins>,
-    pub(super) staging: Arc<Staging>,
-    pub(super) hasher: Arc<Hasher>,
-    pub(super) policy: Arc<PolicyFacts>,
-    pub(super) stats: Arc<Statistics>,
-    pub(super) metadata: Arc<Metadata>,
-    pub(super) file_policies: Arc<FilePolicies>,
-    pub(super) free_blocks: Arc<FreeBlocks>,
-    pub(super) block_writer: Arc<BlockWriter>,
-    pub(super) data_reader: Arc<DataReader>,
-    pub(super) damage_reports: Arc<DamageReports>,
-    pub(super) change_room: Arc<ChangeRoom>,
-    pub(super) lazy_clones: Arc<LazyClones>,
-    pub(super) publisher: Arc<Publisher>,
+part! {
+    /// Rewrites the short runs of files.
+    pub struct Defragmenter {
+        pub(super) base: health, signals, worker, maps, data, foreground, pins, staging, hasher, policy, stats;
+        metadata: Metadata, file_policies: FilePolicies, free_blocks: FreeBlocks, block_writer: BlockWriter,
+        data_reader: DataReader, damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones,
+        publisher: Publisher
+    }
 }
-
-part!(Defragmenter {
-    base: health, signals, worker, maps, data, foreground, pins, staging, hasher, policy, stats;
-    metadata: Metadata, file_policies: FilePolicies, free_blocks: FreeBlocks, block_writer: BlockWriter,
-    data_reader: DataReader, damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones,
-    publisher: Publisher
-});
 
 impl Defragmenter {
     /// Defragments a portion, adds the result to the outcome, and learns how long it took. False: the portion is

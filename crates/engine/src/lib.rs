@@ -112,9 +112,9 @@ pub use stats::counters::{
 pub use store::Store;
 pub use store::history::History;
 pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WriteMode};
-pub use volume::backend::Backend;
 #[cfg(any(test, feature = "testing"))]
 pub use volume::backend::TestHooks;
+pub use volume::backend::{Backend, Hold};
 #[cfg(any(test, feature = "testing"))]
 pub use volume::steps::BackgroundStep;
 pub use volume::unfinished::Unfinished;

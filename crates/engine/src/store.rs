@@ -10,12 +10,10 @@ use crate::Error;
 use crate::background::committer::barrier;
 use crate::background::threads::Threads;
 use crate::format::superblock::Superblock;
-use crate::pace::load::DeviceLoad;
 use crate::settings::values::Compress;
 use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::volume::assembly::Volume;
-use crate::volume::backend::{Backend, TestHooks};
-use crate::volume::exclusive_lock::ExclusiveLock;
+use crate::volume::backend::{Hold, TestHooks};
 use crate::volume::files as volume;
 use crate::volume::memory_budget::Budget;
 use crate::volume::open::{recover, settings_of};
@@ -23,8 +21,8 @@ use crate::volume::superblock_file;
 use crate::volume::unfinished::Unfinished;
 use crate::write::publish::OnPublish;
 use crate::{
-    BLOCK_BYTES, Blocks, Change, DataPlace, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result,
-    Totals, VolumeSpec, WriteMode,
+    BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, OpenOptions, Profile, ReadBuf, Report, Result, Totals,
+    VolumeSpec, WriteMode,
 };
 
 mod clones;
@@ -75,7 +73,7 @@ pub struct Store {
     facts: BTreeMap<String, String>,
     /// The volume's lock and parts. Dropped last, because until then `volume` has the record store open, which only one
     /// opener may have.
-    hold: Option<ExclusiveLock>,
+    hold: Option<Box<dyn Hold>>,
 }
 
 impl Store {
@@ -142,23 +140,9 @@ impl Store {
         let settings = settings_of(options, superblock.profile, superblock.copies)?;
         let kv_bytes_max = Budget::of(options.memory_bytes_max, &settings).records;
         let compresses = settings.compress != Compress::Off && background;
-        let opened = volume::open(volume, superblock, settings.copies, kv_bytes_max, compresses, options)?;
-        let superblock = opened.superblock;
-        let backend = Backend {
-            data: opened.data,
-            table: opened.table,
-            fragments: opened.fragments,
-            log: opened.log,
-            log_bytes: superblock.log_bytes,
-            kv: opened.kv,
-            ballast: opened.ballast,
-            host: (superblock.data == DataPlace::File).then(|| volume.to_owned()),
-            secret: superblock.secret,
-            volume_id: superblock.volume_id,
-            hints: opened.hints,
-            skipped: opened.skipped,
-            device_load: volume::host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
-        };
+        let (superblock, mut backend) =
+            volume::open(volume, superblock, settings.copies, kv_bytes_max, compresses, options)?;
+        let hold = backend.hold.take();
         let path = volume.to_owned();
         let volume = Arc::new(recover(backend, options, settings, TestHooks::default())?);
         volume.base.space.look_up_host();
@@ -175,7 +159,7 @@ impl Store {
             is_closed: AtomicBool::new(false),
             allows_clones: Mutex::new(LockRank::Tuning, superblock.has_clones),
             facts: facts(options, superblock.profile),
-            hold: Some(opened.hold),
+            hold,
         }))
     }
 

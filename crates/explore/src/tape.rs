@@ -133,6 +133,7 @@ impl Tape {
             hints: Some(device(Part::Hints)),
             skipped: Some(device(Part::Skipped)),
             device_load: None,
+            hold: None,
         }
     }
 }

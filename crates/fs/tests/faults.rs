@@ -59,6 +59,7 @@ impl Parts {
             hints: None,
             skipped: None,
             device_load: None,
+            hold: None,
         }
     }
 

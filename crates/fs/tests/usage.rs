@@ -205,6 +205,7 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
         hints: None,
         skipped: None,
         device_load: None,
+        hold: None,
     };
     Store::format_on(&backend, MEMORY_DATA).unwrap();
     let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

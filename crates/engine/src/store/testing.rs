@@ -45,8 +45,8 @@ impl Store {
 
     /// Like [`Store::open_on`], with a driver that commits between the publications of one operation, or that splits
     /// changes of ranges into several groups sooner.
-    pub fn open_driven(backend: Backend, options: &OpenOptions, driver: TestHooks) -> Result<Arc<Store>> {
-        let (volume_id, secret) = (backend.volume_id, backend.secret);
+    pub fn open_driven(mut backend: Backend, options: &OpenOptions, driver: TestHooks) -> Result<Arc<Store>> {
+        let (volume_id, secret, hold) = (backend.volume_id, backend.secret, backend.hold.take());
         let settings = settings_of(options, Profile::default(), None)?;
         let volume = Arc::new(recover(backend, options, settings, driver)?);
         Ok(Arc::new(Self {
@@ -59,7 +59,7 @@ impl Store {
             // It has no superblock.
             allows_clones: Mutex::new(LockRank::Tuning, true),
             facts: facts(options, Profile::default()),
-            hold: None,
+            hold,
         }))
     }
 

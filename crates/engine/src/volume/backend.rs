@@ -9,7 +9,10 @@ use crate::pace::load::DeviceLoad;
 use crate::signals::requests::Committer;
 use crate::space::ballast::Ballast;
 
-/// The devices and the sorted state of a volume, wherever they are.
+/// Keeps other openers away from a volume while it lives, and lets them in when it is dropped.
+pub trait Hold: Send + Sync {}
+
+/// The devices, the sorted state and the lock of a volume, wherever they are.
 pub struct Backend {
     /// The data area.
     pub data: Arc<dyn Device>,
@@ -37,6 +40,8 @@ pub struct Backend {
     pub skipped: Option<Arc<dyn Device>>,
     /// The load of the host's device, if it can be seen.
     pub device_load: Option<DeviceLoad>,
+    /// The volume's lock. None: no other opener can reach it.
+    pub hold: Option<Box<dyn Hold>>,
 }
 
 /// The driver of a volume without threads, and the bounds that it changes.
@@ -73,6 +78,43 @@ impl Backend {
             hints: Some(device(0)),
             skipped: Some(device(0)),
             device_load: None,
+            hold: None,
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+    use crate::kv::MemoryKv;
+    use crate::{Blocks, OpenOptions, Store};
+
+    /// Notes whether nothing else had the sorted state when it was dropped.
+    struct Watched(Arc<MemoryKv>, Arc<AtomicBool>);
+
+    impl Hold for Watched {}
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            self.1.store(Arc::strong_count(&self.0) == 1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_volume_holds_its_lock_until_all_its_parts_are_gone() {
+        let (kv, was_last) = (Arc::new(MemoryKv::default()), Arc::new(AtomicBool::new(false)));
+        let backend = Backend { kv: kv.clone(), ..Backend::in_memory(Blocks(4096)) };
+        Store::format_on(&backend, Blocks(4096)).unwrap();
+        let hold = Some(Box::new(Watched(kv, was_last.clone())) as Box<dyn Hold>);
+        let store = Store::open_on(Backend { hold, ..backend }, &OpenOptions::new(32 << 20)).unwrap();
+        let shared = store.clone();
+        drop(store);
+        assert!(!was_last.load(Relaxed));
+        drop(shared);
+        assert!(was_last.load(Relaxed));
     }
 }

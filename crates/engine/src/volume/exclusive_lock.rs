@@ -10,12 +10,15 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::volume::backend::Hold;
 use crate::{Error, Result};
 
 /// A hold that lasts as long as this value.
 pub struct ExclusiveLock {
     files: Vec<File>,
 }
+
+impl Hold for ExclusiveLock {}
 
 impl Drop for ExclusiveLock {
     /// Closing the files is not enough: a child process that another thread is starting at this moment has them open

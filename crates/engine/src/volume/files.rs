@@ -22,8 +22,10 @@ use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
+use crate::pace::load::DeviceLoad;
 use crate::settings::values::Settings;
 use crate::space::ballast::Ballast;
+use crate::volume::backend::Backend;
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, ownership, superblock_file};
@@ -76,30 +78,6 @@ impl Paths<'_> {
             DataPlace::Device(named) => data_device::locate(named, superblock.volume_id, given),
         }
     }
-}
-
-/// The opened parts of a volume.
-pub struct Opened {
-    /// Identity and layout.
-    pub superblock: Superblock,
-    /// The data area.
-    pub data: Arc<dyn Device>,
-    /// The block table.
-    pub table: Arc<dyn Device>,
-    /// The block table's pages of fragments, if the volume may have any.
-    pub fragments: Option<Arc<dyn Device>>,
-    /// The log.
-    pub log: Arc<dyn Device>,
-    /// The sorted state.
-    pub kv: Arc<dyn Kv>,
-    /// Space set aside.
-    pub ballast: Ballast,
-    /// The file of hints. It is advice, and is recreated if missing. None if the volume is read-only.
-    pub hints: Option<Arc<dyn Device>>,
-    /// The file of skipped blocks: advice as well.
-    pub skipped: Option<Arc<dyn Device>>,
-    /// Held while the volume is open.
-    pub hold: ExclusiveLock,
 }
 
 /// The treatment of a data device that has a signature.
@@ -268,7 +246,8 @@ pub fn parts_outside(volume: &Path, data_device: Option<&Path>) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// Opens the parts of a volume and takes its lock. A volume that is to be compressed gets the part for it.
+/// Opens the parts of a volume and takes its lock. A volume that is to be compressed gets the part for it, and its
+/// superblock says so.
 pub fn open(
     volume: &Path,
     superblock: Superblock,
@@ -276,7 +255,7 @@ pub fn open(
     kv_bytes_max: u64,
     compresses: bool,
     options: &OpenOptions,
-) -> Result<Opened> {
+) -> Result<(Superblock, Backend)> {
     let read_only = options.read_only;
     let paths = Paths { volume };
     let name = volume.display().to_string();
@@ -330,7 +309,23 @@ pub fn open(
     let kv = Arc::new(if read_only { open_records()? } else { ballast.retry_releasing_reserve(open_records)? });
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
-    Ok(Opened { superblock, data, table, fragments, log, kv, ballast, hints, skipped, hold })
+    let backend = Backend {
+        data,
+        table,
+        fragments,
+        log,
+        log_bytes: superblock.log_bytes,
+        kv,
+        ballast,
+        host: (superblock.data == DataPlace::File).then(|| volume.to_owned()),
+        secret: superblock.secret,
+        volume_id: superblock.volume_id,
+        hints,
+        skipped,
+        device_load: host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
+        hold: Some(Box::new(hold)),
+    };
+    Ok((superblock, backend))
 }
 
 /// Makes the table of fragments, empty, and then notes that the volume may have some. A crash in between leaves an empty
@@ -377,7 +372,7 @@ fn advice_file(path: &Path) -> Option<Arc<dyn Device>> {
 }
 
 /// The device that holds the volume's directory.
-pub fn host_device(volume: &Path) -> Option<u64> {
+fn host_device(volume: &Path) -> Option<u64> {
     fs::metadata(volume).ok().map(|metadata| metadata.dev())
 }
 

@@ -7,89 +7,46 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// The steps of a block's life: headings of `docs/life-of-a-block.md`, labels of
-/// counters and histograms, names of crash points.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Stage {
-    /// A write arrives and is cut into whole blocks.
-    Receive,
-    /// Tags (and fingerprints, when eager) of the batch.
-    Tag,
-    /// The hint store is queried.
-    Lookup,
-    /// Hints become runs; runs below `run_blocks_min` are refused.
-    Decide,
-    /// The block table agrees, and references are taken.
-    Confirm,
-    /// The rest is written to free runs of the data area.
-    Place,
-    /// The extents are published, and their former targets are released.
-    Map,
-    /// A group of changes becomes durable.
-    Commit,
-    /// Out-of-line work.
-    Revisit,
-    /// Map, read cache, device.
-    Read,
+/// Declares the stages in the order of a block's life, each with its name for people and with what happens in it.
+macro_rules! stages {
+    ($($stage:ident, $name:literal, $meaning:literal;)+) => {
+        /// The steps of a block's life: headings of `docs/life-of-a-block.md`, labels of
+        /// counters and histograms, names of crash points.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Stage {
+            $(#[doc = $meaning] $stage,)+
+        }
+
+        impl Stage {
+            /// All stages in the order of a block's life.
+            pub const ALL: [Stage; [$($name),+].len()] = [$(Stage::$stage),+];
+
+            /// What happens in this stage.
+            pub fn meaning(self) -> &'static str {
+                [$($meaning),+][self as usize]
+            }
+
+            /// The stage's name as shown to people.
+            pub fn name(self) -> &'static str {
+                [$($name),+][self as usize]
+            }
+        }
+    };
 }
 
-impl Stage {
-    /// All stages in the order of a block's life.
-    pub const ALL: [Stage; 10] = [
-        Stage::Receive,
-        Stage::Tag,
-        Stage::Lookup,
-        Stage::Decide,
-        Stage::Confirm,
-        Stage::Place,
-        Stage::Map,
-        Stage::Commit,
-        Stage::Revisit,
-        Stage::Read,
-    ];
-
-    /// What happens in this stage.
-    pub fn meaning(self) -> &'static str {
-        match self {
-            Stage::Receive => "A write arrives and is cut into whole blocks.",
-            Stage::Tag => "Tags, and fingerprints where they are made at once, of the blocks of a request.",
-            Stage::Lookup => "The hint store is asked for equal blocks.",
-            Stage::Decide => "Hints become runs; runs that are too short to be shared are refused.",
-            Stage::Confirm => "The block table or a comparison confirms that blocks are equal; references are taken.",
-            Stage::Place => "What is left is written to free runs of the data area.",
-            Stage::Map => "The extents are published, and what they replaced is released.",
-            Stage::Commit => "A group of changes becomes durable.",
-            Stage::Revisit => "The worker looks at blocks out of line.",
-            Stage::Read => "Blocks are read: the map, the read cache, the device.",
-        }
-    }
-
-    /// The stage's name as shown to people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Receive => "receive",
-            Stage::Tag => "tag",
-            Stage::Lookup => "lookup",
-            Stage::Decide => "decide",
-            Stage::Confirm => "confirm",
-            Stage::Place => "place",
-            Stage::Map => "map",
-            Stage::Commit => "commit",
-            Stage::Revisit => "revisit",
-            Stage::Read => "read",
-        }
-    }
+stages! {
+    Receive, "receive", "A write arrives and is cut into whole blocks.";
+    Tag, "tag", "Tags, and fingerprints where they are made at once, of the blocks of a request.";
+    Lookup, "lookup", "The hint store is asked for equal blocks.";
+    Decide, "decide", "Hints become runs; runs that are too short to be shared are refused.";
+    Confirm, "confirm", "The block table or a comparison confirms that blocks are equal; references are taken.";
+    Place, "place", "What is left is written to free runs of the data area.";
+    Map, "map", "The extents are published, and what they replaced is released.";
+    Commit, "commit", "A group of changes becomes durable.";
+    Revisit, "revisit", "The worker looks at blocks out of line.";
+    Read, "read", "Blocks are read: the map, the read cache, the device.";
 }
-
-const _: () = {
-    // A stage's counts are found by the stage's number.
-    let mut place = 0;
-    while place < Stage::ALL.len() {
-        assert!(Stage::ALL[place] as usize == place);
-        place += 1;
-    }
-};
 
 /// A counter of statistics. Nothing that is stored depends on it.
 pub type Count = AtomicU64;

@@ -44,18 +44,21 @@ pub struct PeersArgs {
     shared: SharedArgs,
 }
 
+/// Where scripts/corpora puts its corpora. None: there is no $HOME.
+pub fn corpora_directory() -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    cache.map(|cache| cache.join("oncefs/corpora"))
+}
+
 impl PeersArgs {
     fn systems(&self) -> &[System] {
         if self.systems.is_empty() { System::value_variants() } else { &self.systems }
     }
 
     fn corpora(&self) -> Result<Vec<Corpus>> {
-        let directory = match (&self.corpora, std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME")) {
-            (Some(directory), ..) => directory.clone(),
-            (None, Some(cache), _) => PathBuf::from(cache).join("oncefs/corpora"),
-            (None, None, Some(home)) => PathBuf::from(home).join(".cache/oncefs/corpora"),
-            (None, None, None) => return Err(Failure::new("there is no $HOME: name the corpora with --corpora")),
-        };
+        let directory = self.corpora.clone().or_else(corpora_directory);
+        let directory = directory.ok_or_else(|| Failure::new("there is no $HOME: name the corpora with --corpora"))?;
         self.only.iter().map(|name| Corpus::below(&directory.join(name), self.scale)).collect()
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::cases::Case;
+use super::user::User;
 use super::workload::Duplicates;
 use crate::failure::{Failure, Result};
 use crate::shared_args::{Rounds, SharedArgs};
@@ -33,6 +34,9 @@ pub struct SelectiveArgs {
     /// The most blocks read of a file that is read at random
     #[arg(long, default_value_t = 256)]
     pub random_blocks_max: usize,
+    /// real: the users whose files are measured, of those who have a directory
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "desktop,developer")]
+    pub users: Vec<User>,
     /// real: directory with files of a desktop user
     #[arg(long, default_value = "/usr")]
     pub desktop: Option<PathBuf>,
@@ -72,6 +76,14 @@ impl SelectiveArgs {
     /// Bytes of the files; the paper's 2.5 GB by default.
     pub fn size(&self) -> u64 {
         self.bytes.unwrap_or(if self.quick { 64 << 20 } else { 2560 << 20 })
+    }
+
+    /// The directory with files like those of a user.
+    pub fn directory_of(&self, user: User) -> Option<&PathBuf> {
+        match user {
+            User::Desktop => self.desktop.as_ref(),
+            User::Developer => self.developer.as_ref(),
+        }
     }
 
     /// Refuses numbers that measure nothing.

@@ -14,6 +14,7 @@ mod real;
 mod sizes;
 mod synthetic;
 mod tables;
+mod user;
 mod workload;
 
 use std::fs;
@@ -27,7 +28,6 @@ use crate::machine;
 use crate::side::Bench;
 use args::Part;
 pub use args::SelectiveArgs;
-use real::User;
 
 /// Raw readings of all parts.
 #[derive(Default, Serialize)]
@@ -66,10 +66,10 @@ fn measure_synthetic(args: &SelectiveArgs, bench: &Bench, results: &mut syntheti
     Ok(())
 }
 
-/// Measures the files of every user who has a directory, and prints the tables.
+/// Measures the files of every user asked for who has a directory, and prints the tables.
 fn measure_real(args: &SelectiveArgs, bench: &Bench, results: &mut real::Results) -> Result<()> {
-    for user in [User::Desktop, User::Developer] {
-        let Some(directory) = user.directory(args) else { continue };
+    for user in args.users.iter().copied() {
+        let Some(directory) = args.directory_of(user) else { continue };
         real::measure(args, bench, user, directory, results)?;
         println!("{}", tables::real(user, args, results));
     }

@@ -7,6 +7,7 @@ use super::cases::Case;
 use super::counter::{Counted, SIZES_KIB};
 use super::reading::TIMES_MS;
 use super::tables::{WHICH_FILES, at, median};
+use super::user::User;
 use super::workload::Duplicates;
 use super::{real, synthetic};
 
@@ -25,7 +26,7 @@ pub fn plots(args: &SelectiveArgs, synthetic: &synthetic::Results, real: &real::
     plots.extend(sizes_plot("selective-figure-8.svg", "Sizes of the synthetic files (figure 8)", counted));
     let counted = real.counted.iter().map(|(user, counted)| (user.describe(), counted));
     plots.extend(sizes_plot("selective-figure-12.svg", "Sizes of real files (figure 12)", counted));
-    for user in [real::User::Desktop, real::User::Developer] {
+    for user in [User::Desktop, User::Developer] {
         plots.extend(real_plots(args, user, real));
     }
     plots
@@ -105,7 +106,7 @@ fn sizes_plot<'a>(
 }
 
 /// Figures 13 and 14.
-fn real_plots(args: &SelectiveArgs, user: real::User, results: &real::Results) -> Vec<(String, String)> {
+fn real_plots(args: &SelectiveArgs, user: User, results: &real::Results) -> Vec<(String, String)> {
     let readings: Vec<&real::Reading> = results.readings.iter().filter(|reading| reading.user == user).collect();
     if readings.is_empty() {
         return Vec::new();
@@ -150,7 +151,7 @@ mod tests {
         assert!(drawn.contains(&"selective-figure-9-all-10.svg".to_owned()), "{drawn:?}");
         assert!(drawn.iter().all(|name| !name.contains("-10-all") && !name.contains("-12")), "{drawn:?}");
         real.readings.push(real::Reading {
-            user: real::User::Desktop,
+            user: User::Desktop,
             case: Case::Small,
             repetition: 0,
             saved,

@@ -3,9 +3,8 @@
 //! The paper's users worked for two weeks. Here the shares of table 6 are made: files written long ago, some of them read
 //! sequentially and some at random, and a few files written last.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::ValueEnum;
 use serde::Serialize;
 
 use super::args::SelectiveArgs;
@@ -13,6 +12,7 @@ use super::cases::{Case, Saved, Use, prepare};
 use super::corpus::{Corpus, Tree};
 use super::counter::Counted;
 use super::reading::{Distribution, Pattern, Reads};
+use super::user::User;
 use crate::content::Random;
 use crate::failure::{Result, tell};
 use crate::mount::rotated;
@@ -20,57 +20,6 @@ use crate::side::Bench;
 
 /// Longer than the paper's 2 weeks after which a file is cold.
 const DAYS: u32 = 20;
-
-/// A user of the paper's table 5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-pub enum User {
-    /// Web browser and word processor.
-    Desktop,
-    /// Editor and compiler.
-    Developer,
-}
-
-impl User {
-    /// For headings.
-    pub fn describe(self) -> &'static str {
-        match self {
-            User::Desktop => "desktop user",
-            User::Developer => "developer",
-        }
-    }
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            User::Desktop => "desktop",
-            User::Developer => "developer",
-        }
-    }
-
-    /// Files of ranks 0, 1, 2 and 3, in permille (table 6).
-    pub fn rank_permilles(self) -> [usize; 4] {
-        match self {
-            User::Desktop => [28, 59, 41, 872],
-            User::Developer => [9, 22, 12, 957],
-        }
-    }
-
-    /// What the paper saved, in percent: with selective, small and big chunks (table 6).
-    pub fn saved_percents(self) -> [f64; 3] {
-        match self {
-            User::Desktop => [14.3, 16.1, 11.2],
-            User::Developer => [31.1, 32.8, 17.2],
-        }
-    }
-
-    /// The directory with files like those of this user.
-    pub fn directory(self, args: &SelectiveArgs) -> Option<&PathBuf> {
-        match self {
-            User::Desktop => args.desktop.as_ref(),
-            User::Developer => args.developer.as_ref(),
-        }
-    }
-}
 
 /// The result of one mount in one repetition.
 #[derive(Clone, Debug, Serialize)]

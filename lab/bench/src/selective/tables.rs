@@ -6,6 +6,7 @@ use super::args::SelectiveArgs;
 use super::cases::{Case, Saved};
 use super::counter::SIZES_KIB;
 use super::reading::{Distribution, TIMES_MS};
+use super::user::User;
 use super::workload::Duplicates;
 use super::{counter, real, synthetic};
 use crate::report::{as_markdown, verdict};
@@ -205,7 +206,7 @@ fn verdicts(args: &SelectiveArgs, readings: &[&synthetic::Reading]) -> String {
 }
 
 /// The tables of figures 12 to 14, and table 6.
-pub fn real(user: real::User, args: &SelectiveArgs, results: &real::Results) -> String {
+pub fn real(user: User, args: &SelectiveArgs, results: &real::Results) -> String {
     let readings: Vec<&real::Reading> = results.readings.iter().filter(|reading| reading.user == user).collect();
     let counted: Vec<&counter::Counted> =
         results.counted.iter().filter(|(of, _)| *of == user).map(|(_, counted)| counted).collect();
@@ -225,7 +226,7 @@ pub fn real(user: real::User, args: &SelectiveArgs, results: &real::Results) -> 
 }
 
 fn table_6(
-    user: real::User,
+    user: User,
     counted: &[&counter::Counted],
     selective: &[&real::Reading],
     saved: &dyn Fn(Case) -> String,

@@ -1,6 +1,5 @@
 //! The parts of a volume that own state, made from what was opened. Each keeps its fields private.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::backlog::file::SkippedFile;
@@ -26,6 +25,7 @@ use crate::space::allocator::Allocator;
 use crate::space::ballast::Ballast;
 use crate::space::data_area::DataArea;
 use crate::space::free_space::FreeSpace;
+use crate::space::host::Host;
 use crate::space::pins::Pins;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::state::maps::MapLocks;
@@ -122,8 +122,8 @@ pub struct Parts {
     pub hasher: Hasher,
     /// Space set aside on the host.
     pub ballast: Ballast,
-    /// The volume's directory, if the data area takes its space from the host file system.
-    pub host: Option<PathBuf>,
+    /// What the data area takes its space from, unless it is a raw device.
+    pub host: Option<Host>,
     /// Bound of the read cache: its own bytes, and the bytes with all that others can lend it.
     pub read_cache_bytes: (u64, u64),
     /// Bound of the memory for policies of files.

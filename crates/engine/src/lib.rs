@@ -57,6 +57,7 @@ mod hints;
 mod known_damage;
 pub mod kv;
 mod layout;
+pub mod objects;
 mod pace;
 mod place;
 mod policy;
@@ -98,6 +99,7 @@ pub use oncefs_dedup::{
     Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag,
     Usage, look_at,
 };
+pub use oncefs_rados::Access as ObjectAccess;
 pub use pace::load::DeviceLoad;
 pub use read::steps::holds_blocks;
 pub use settings::copies::Copies;
@@ -106,6 +108,7 @@ pub use settings::sharing::Sharing;
 #[cfg(any(test, feature = "testing"))]
 pub use signals::requests::Committer;
 pub use space::ballast::Ballast;
+pub use space::host::Host;
 pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };

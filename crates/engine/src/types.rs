@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::device::buffer::PooledBuf;
-use crate::{Copies, FilePolicy, Profile, Result};
+use crate::{Copies, FilePolicy, ObjectAccess, Profile, Result};
 
 /// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,12 +20,14 @@ pub enum DataPlace {
     File,
     /// A raw block device.
     Device(PathBuf),
+    /// Objects of a cluster, which hold the block table too (experimental).
+    Objects(ObjectAccess),
 }
 
 /// The volume that [`crate::Store::format`] makes.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
-    /// Size of the data area in bytes, 16 MiB to 2 PiB, rounded down to whole blocks. `None`: all of a device.
+    /// Size of the data area in bytes, 16 MiB to 2 PiB, rounded down to whole blocks. `None`: all of a device; objects need a size.
     pub data_bytes: Option<u64>,
     /// Where the data area lies.
     pub data: DataPlace,

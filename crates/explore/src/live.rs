@@ -9,6 +9,7 @@ use oncefs_engine::{BackgroundStep, Blocks, Committer, OpenOptions, Profile, Sto
 use oncefs_fs::{AtimePolicy, Clock, FileKind, FileSystem, Ino, NamePlaces, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
+use crate::medium::backend;
 use crate::model::{Model, Reference};
 use crate::operation::Path;
 use crate::point::Doing;
@@ -57,6 +58,8 @@ pub struct Setup {
     pub has_short_work: bool,
     /// Whether most requests find no room. Seeded workloads run on it.
     pub is_nearly_full: bool,
+    /// Size of the objects in which data area and block table lie. None: they are files.
+    pub object_bytes: Option<u64>,
     /// The directed workloads that run on it. Empty: all.
     pub directed: &'static [&'static str],
 }
@@ -80,7 +83,7 @@ impl Setup {
     /// Opens only the store of a tape, because its names may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
         let driver = TestHooks { committer, gated_leaves_max: Some(self.gated_leaves_max) };
-        Store::open_driven(tape.backend(self.log_bytes), &self.options(), driver)
+        Store::open_driven(backend(tape, self.log_bytes, self.object_bytes), &self.options(), driver)
     }
 
     /// Opens the store and the file system of a tape.
@@ -103,8 +106,8 @@ impl Setup {
     /// An empty file system and its model.
     pub fn make(&self) -> oncefs_fs::Result<(Images, Model)> {
         let tape = Tape::new(self.blank(), false);
-        Store::format_on(&tape.backend(self.log_bytes), self.data)?;
-        let store = Store::open_on(tape.backend(self.log_bytes), &self.options())?;
+        Store::format_on(&backend(&tape, self.log_bytes, self.object_bytes), self.data)?;
+        let store = Store::open_on(backend(&tape, self.log_bytes, self.object_bytes), &self.options())?;
         FileSystem::format_with(&store, &StepClock::default(), self.names.unwrap_or_default())?;
         Ok((tape.images(), Model { reference: Reference::new(), reads: BTreeMap::new(), data_blocks: self.data.0 }))
     }

@@ -25,6 +25,7 @@ pub const ONE_LEVEL: Setup = Setup {
     gated_leaves_max: ONE_GROUP_LEAVES_MAX,
     has_short_work: true,
     is_nearly_full: false,
+    object_bytes: None,
     directed: &[],
 };
 
@@ -47,6 +48,7 @@ pub const TWO_LEVELS: Setup = Setup {
     gated_leaves_max: ONE_GROUP_LEAVES_MAX,
     has_short_work: true,
     is_nearly_full: false,
+    object_bytes: None,
     directed: &[],
 };
 
@@ -152,8 +154,27 @@ pub const COMPRESSED: Setup = Setup {
     ..ONE_LEVEL
 };
 
-static ALL: [Setup; 10] =
-    [ONE_LEVEL, TWO_LEVELS, LONG_LOG, MANY_GROUPS, RUNS, BUDGET, RANKS, NEARLY_FULL, CROWDED_NAMES, COMPRESSED];
+/// As one level with a worker that compresses, in objects of a cluster: of four pages, so that many requests cross them.
+pub const OBJECTS: Setup = Setup {
+    name: "objects",
+    object_bytes: Some(16 << 10),
+    directed: &["in-line", "compress", "grow", "reuse", "leave"],
+    ..COMPRESSED
+};
+
+static ALL: [Setup; 11] = [
+    ONE_LEVEL,
+    TWO_LEVELS,
+    LONG_LOG,
+    MANY_GROUPS,
+    RUNS,
+    BUDGET,
+    RANKS,
+    NEARLY_FULL,
+    CROWDED_NAMES,
+    COMPRESSED,
+    OBJECTS,
+];
 
 /// All setups.
 pub fn all() -> &'static [Setup] {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use oncefs_engine::device::{Device, Io};
 use oncefs_engine::kv::{Kv, KvMemory, Put};
-use oncefs_engine::{Backend, Ballast};
 use parking_lot::Mutex;
 
 use crate::effect::{Effect, Pages};
@@ -97,6 +96,40 @@ impl Tape {
         self.0.lock().note(Effect::Mark(what));
     }
 
+    /// Records a step.
+    pub(crate) fn note(&self, effect: Effect) {
+        self.0.lock().note(effect);
+    }
+
+    /// Writes pages of a part, or makes them holes.
+    pub(crate) fn write(&self, part: Part, first: u64, pages: Pages, is_punch: bool) {
+        self.0.lock().write(part, first, pages, is_punch);
+    }
+
+    /// Fills bytes from a part.
+    pub(crate) fn read(&self, part: Part, bytes: &mut [u8], at: u64) {
+        self.0.lock().images.device(part).read(bytes, at);
+    }
+
+    /// The first byte of a page of data at or after a byte of a part.
+    pub(crate) fn next_data(&self, part: Part, at: u64) -> Option<u64> {
+        let page = PAGE_BYTES as u64;
+        let next = self.0.lock().images.device(part).next_page(at / page);
+        next.map(|number| at.max(number * page))
+    }
+
+    /// The size of a part.
+    pub(crate) fn len(&self, part: Part) -> u64 {
+        self.0.lock().images.device(part).bytes()
+    }
+
+    /// Enlarges a part.
+    pub(crate) fn grow(&self, part: Part, len: u64) {
+        let mut inner = self.0.lock();
+        inner.images.device_mut(part).grow(len);
+        inner.note(Effect::Grow(part, len));
+    }
+
     /// Makes the medium lose the first page of the data area with these bytes. False: no page has them.
     pub fn rot(&self, bytes: &[u8]) -> bool {
         let mut inner = self.0.lock();
@@ -116,25 +149,14 @@ impl Tape {
         self.0.lock().recorded.take().unwrap_or_default()
     }
 
-    /// The devices from which a volume is opened.
-    pub fn backend(self: &Arc<Self>, log_bytes: u64) -> Backend {
-        let device = |part| Arc::new(TapeDevice { tape: self.clone(), part });
-        Backend {
-            data: device(Part::Data),
-            table: device(Part::Table),
-            fragments: Some(device(Part::Fragments)),
-            log: device(Part::Log),
-            log_bytes,
-            kv: Arc::new(TapeKv(self.clone())),
-            ballast: Ballast::none(),
-            host: None,
-            secret: [9; 32],
-            volume_id: [1; 16],
-            hints: Some(device(Part::Hints)),
-            skipped: Some(device(Part::Skipped)),
-            device_load: None,
-            hold: None,
-        }
+    /// A part as a disk has it.
+    pub(crate) fn device(self: &Arc<Self>, part: Part) -> Arc<dyn Device> {
+        Arc::new(TapeDevice { tape: self.clone(), part })
+    }
+
+    /// The sorted state.
+    pub(crate) fn records(self: &Arc<Self>) -> Arc<dyn Kv> {
+        Arc::new(TapeKv(self.clone()))
     }
 }
 
@@ -202,7 +224,7 @@ impl Device for TapeDevice {
     }
 
     fn flush(&self) -> io::Result<()> {
-        self.tape.0.lock().note(Effect::Flush(self.part));
+        self.tape.note(Effect::Flush(self.part));
         Ok(())
     }
 
@@ -215,19 +237,15 @@ impl Device for TapeDevice {
     }
 
     fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
-        let page = PAGE_BYTES as u64;
-        let next = self.tape.0.lock().images.device(self.part).next_page(at / page);
-        Ok(next.map(|number| at.max(number * page)))
+        Ok(self.tape.next_data(self.part, at))
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.tape.0.lock().images.device(self.part).bytes())
+        Ok(self.tape.len(self.part))
     }
 
     fn grow(&self, len: u64) -> io::Result<()> {
-        let mut inner = self.tape.0.lock();
-        inner.images.device_mut(self.part).grow(len);
-        inner.note(Effect::Grow(self.part, len));
+        self.tape.grow(self.part, len);
         Ok(())
     }
 }

@@ -142,6 +142,11 @@ fn compressed_files_keep_their_content_after_every_crash() {
 }
 
 #[test]
+fn a_volume_in_objects_survives_the_loss_of_any_part_of_a_request() {
+    survive(&["objects/directed:grow", "objects/directed:reuse"]);
+}
+
+#[test]
 fn a_change_of_a_range_that_goes_in_pieces_is_there_whole_or_not_at_all() {
     survive(&["one-level/interrupted:directed:range-in-pieces"]);
 }

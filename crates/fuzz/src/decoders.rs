@@ -13,6 +13,7 @@ use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::extent_leaf::{Extent, ExtentLeaf, LEAF_BLOCKS, Target};
 use oncefs_engine::format::hint_header::{self, HintHeader};
 use oncefs_engine::format::hint_page::{self, Decoded};
+use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::format::keys::LeafKey;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{Entry, FLAGS_KNOWN, PAGE_BYTES, PAGE_ENTRIES, Page};
@@ -40,7 +41,7 @@ const NUMBER: u64 = 7;
 const LEAF: LeafKey = LeafKey { map: MapId(NUMBER), leaf: 0 };
 
 /// All structures. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 30] = [
+pub const STRUCTURES: [Structure; 31] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -87,6 +88,7 @@ pub const STRUCTURES: [Structure; 30] = [
     Structure { name: "replica", seal: seal::replica, check: check_replica },
     Structure { name: "scrub", seal: seal::scrub, check: check_scrub },
     Structure { name: "fragment", seal: unsealed, check: check_fragment },
+    Structure { name: "image header", seal: seal::image_header, check: check_image_header },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.
@@ -125,6 +127,12 @@ fn check_label(bytes: &[u8]) {
     let id = bytes.get(16..32).map_or([0; 16], |id| id.try_into().expect("sixteen bytes"));
     if decoded(bytes, || label::check(bytes, id)).is_ok() {
         assert_eq!(label::encode(id)[..40], bytes[..40]);
+    }
+}
+
+fn check_image_header(bytes: &[u8]) {
+    if let Ok(found) = decoded(bytes, || ImageHeader::decode(bytes, "data")) {
+        assert_eq!(found.encode()[..], *bytes);
     }
 }
 

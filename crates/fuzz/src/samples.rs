@@ -5,6 +5,7 @@ use std::path::Path;
 
 use oncefs_compress::{Compressor, Method};
 use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
+use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
@@ -50,6 +51,8 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     };
     found.push(("superblock", superblock.encode().expect("the path is short").to_vec()));
     found.push(("label", label::encode(volume_id).to_vec()));
+    let image = ImageHeader { volume_id, len: 1 << 40, object_bytes: 4 << 20 };
+    found.push(("image header", image.encode().to_vec()));
     found.push(("hint page", hint_page()));
     found.push(("number", vec![0xFF; 9]));
     found.push(("made operations", (0..200).collect()));

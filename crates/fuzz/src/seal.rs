@@ -36,6 +36,11 @@ pub fn label(bytes: &mut [u8]) {
     seal(bytes, 0..32, 32, 0x6C61_6265);
 }
 
+/// The header of an image in objects.
+pub fn image_header(bytes: &mut [u8]) {
+    seal(bytes, 0..48, 48, 0x696D_6167);
+}
+
 /// All sectors of page `number` of the block table.
 pub fn table_page(bytes: &mut [u8], number: u64) {
     let sectors = bytes.chunks_exact_mut(SECTOR_BYTES).zip(8 * number..);

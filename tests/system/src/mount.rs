@@ -104,6 +104,13 @@ impl Mount {
         mount
     }
 
+    /// The same, with the blocks in objects at `address`, of the cluster that `conf` configures. Not mounted.
+    pub fn in_objects(address: &str, conf: &Path, size: &str) -> Self {
+        let conf = conf.to_str().expect("a path in ASCII");
+        let place = ["--experimental", "rados", "--data", address, "--conf", conf, "--size", size];
+        Self::made(&test_dir(), &[], &place)
+    }
+
     fn made(parent: &Path, options: &[&str], mkfs_arguments: &[&str]) -> Self {
         require_root_and_fuse();
         let scratch = tempfile::Builder::new().prefix("oncefs-test-").tempdir_in(parent).unwrap();

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
+mod beyond;
 mod cgroup;
 mod commands;
 mod compress;

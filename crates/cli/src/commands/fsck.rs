@@ -119,7 +119,8 @@ pub fn run(arguments: FsckArgs) -> Outcome<u8> {
     let parts = Store::parts_outside(&volume, arguments.device.as_deref()).map_err(|e| cannot_check(&e.into()))?;
     holders::refuse_held(&parts, exit::FSCK_OPERATIONAL)?;
     // A disk may be crafted to mislead a check. Threads inherit the confinement, so it comes before any of them.
-    confine_check(&volume, &parts);
+    let ports = Store::prepare_objects(&volume).map_err(|e| cannot_check(&e.into()))?.unwrap_or_default();
+    confine_check(&volume, &parts, &ports);
     // Ending now loses nothing: the next repair does what this one did not commit.
     let ended = EndSignals::block().end_process("the check was cancelled", exit::FSCK_CANCELLED);
     ended.or_fail(exit::FSCK_OPERATIONAL)?;

@@ -46,7 +46,8 @@ pub fn run(arguments: GrowArgs) -> Outcome {
         }
     };
     say!("{} grew from {} to {}", shown(&volume), Size(grown.before), Size(grown.after));
-    let has_device = Store::parts_outside(&volume, None).map_or(true, |parts| !parts.is_empty());
+    let has_device = Store::parts_outside(&volume, None).map_or(true, |parts| !parts.is_empty())
+        || Store::is_in_objects(&volume).unwrap_or_default();
     if let Some(host) = HostSpace::at(&volume).ok().filter(|_| !has_device) {
         host.too_small_for(&volume, grown.after.saturating_sub(grown.used)).iter().for_each(|note| say!("{note}"));
     }

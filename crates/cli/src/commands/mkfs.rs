@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use oncefs_engine::{Copies, DataPlace, Profile, Store, VolumeSpec};
+use oncefs_engine::{Copies, DataPlace, ObjectAccess, Profile, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::help::UNITS;
@@ -42,16 +42,28 @@ const MKFS_MEMORY: u64 = 64 << 20;
 #[command(after_help = format!("{}\n{UNITS}\n\nExamples:
   oncefs mkfs /srv/volume                                 as large as the free space there
   oncefs mkfs /srv/volume --size 2T                       sparse: takes up space only as it fills
-  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, everything else in /srv/volume", profiles::help()))]
+  oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, everything else in /srv/volume
+  oncefs mkfs /srv/volume --experimental rados --data rados://POOL/NAME --size 10T
+                                                          blocks and their table in objects of a Ceph cluster", profiles::help()))]
 pub struct MkfsArgs {
     /// Directory for the volume: new, empty, or left by a mkfs that did not end
     pub volume: PathBuf,
     /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
     #[arg(long, short)]
     pub size: Option<Size>,
-    /// Store the blocks on this raw block device instead of in a sparse file. It must show nothing that is known, or --force destroys it
+    /// Store the blocks on this raw block device instead of in a sparse file. It must show nothing that is known, or --force destroys it.
+    /// rados://POOL/NAME: in objects of a Ceph cluster (experimental)
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
+    /// The configuration file of the Ceph cluster [default: /etc/ceph/ceph.conf]
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub conf: Option<PathBuf>,
+    /// The user of the Ceph cluster, without "client." [default: admin]
+    #[arg(long, value_name = "USER", requires = "data")]
+    pub id: Option<String>,
+    /// Allow what is not finished: rados, blocks in objects of a Ceph cluster (docs/beyond.md)
+    #[arg(long, value_name = "FEATURE", value_parser = ["rados"])]
+    pub experimental: Vec<String>,
     /// How the volume finds and shares blocks; see below
     #[arg(long, value_name = "NAME", default_value = Profile::default().name(), value_parser = options::profile)]
     pub profile: Profile,
@@ -71,14 +83,14 @@ pub struct MkfsArgs {
 
 /// Makes a volume.
 pub fn run(arguments: MkfsArgs) -> Outcome {
-    if let Some(device) = &arguments.data {
+    let spec = spec(&arguments)?;
+    if let DataPlace::Device(device) = &spec.data {
         check_device(device)?;
     }
-    let spec = spec(&arguments)?;
     setup::make_private_files();
     setup::keep_from_dumps();
     let place = Place::at(&arguments.volume);
-    confine(&arguments, place)?;
+    confine(&arguments, &spec, place)?;
     make(&arguments, &spec).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
             tell!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
@@ -93,7 +105,12 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
 
 /// Confines this process to the device and the volume's directory, which it creates first. Does not touch a directory
 /// that is already in use.
-fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
+fn confine(arguments: &MkfsArgs, spec: &VolumeSpec, place: Place) -> Outcome {
+    let (devices, ports) = match &spec.data {
+        DataPlace::File => (Vec::new(), Vec::new()),
+        DataPlace::Device(device) => (vec![device.clone()], Vec::new()),
+        DataPlace::Objects(access) => (Vec::new(), Store::prepare_access(access).or_fail(exit::FAILED)?),
+    };
     if place == Place::Taken {
         return Ok(());
     }
@@ -104,7 +121,7 @@ fn confine(arguments: &MkfsArgs, place: Place) -> Outcome {
             .or_fail_doing(exit::FAILED, format!("cannot create the directory {}", shown(&arguments.volume)))?;
     }
     let volume = arguments.volume.canonicalize().or_fail_doing(exit::FAILED, shown(&arguments.volume))?;
-    confine_mkfs(&volume, arguments.data.as_slice());
+    confine_mkfs(&volume, &devices, &ports);
     Ok(())
 }
 
@@ -175,15 +192,40 @@ impl Place {
 }
 
 fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
-    let device = arguments.data.as_ref().map(std::path::absolute).transpose().or_fail(exit::FAILED)?;
-    let data = device.map_or(DataPlace::File, DataPlace::Device);
+    let data = data_place(arguments)?;
     let data_bytes = match (arguments.size, &data) {
         (Some(size), _) => Some(size.0),
         (None, DataPlace::Device(_)) => None,
+        (None, DataPlace::Objects(_)) => {
+            return Err(Failure::new(exit::FAILED, "a volume in objects has any size: give one with --size"));
+        }
         (None, DataPlace::File) => Some(default_size(free_space_at(&arguments.volume)?)),
     };
     let log_bytes = arguments.log_size.map_or_else(|| default_log(data_bytes), |size| size.0);
     Ok(VolumeSpec { data_bytes, data, profile: arguments.profile, log_bytes, copies: arguments.copies })
+}
+
+/// Where the blocks go. Objects need a cluster, and the word that their user knows that they are an experiment.
+fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
+    let Some(data) = &arguments.data else { return Ok(DataPlace::File) };
+    let address = data.to_str().filter(|text| ObjectAccess::is_meant(text));
+    let Some(address) = address else {
+        if arguments.conf.is_some() || arguments.id.is_some() {
+            return Err(Failure::new(exit::FAILED, "--conf and --id are for --data rados://POOL/NAME"));
+        }
+        return std::path::absolute(data).map(DataPlace::Device).or_fail(exit::FAILED);
+    };
+    if arguments.experimental.is_empty() {
+        let text =
+            "blocks in objects of a cluster are an experiment (docs/beyond.md): add --experimental rados to try it";
+        return Err(Failure::new(exit::FAILED, text));
+    }
+    let mut access = ObjectAccess::parse(address).or_fail(exit::FAILED)?;
+    if let Some(conf) = &arguments.conf {
+        access.conf = conf.canonicalize().or_fail_doing(exit::FAILED, shown(conf))?;
+    }
+    access.id = arguments.id.clone().unwrap_or(access.id);
+    Ok(DataPlace::Objects(access))
 }
 
 fn copies(value: &str) -> Result<Copies, String> {

@@ -130,10 +130,12 @@ fn listen_for_metrics(task: &Task) -> Outcome<Option<TcpListener>> {
 /// private directory, and no file outside the volume.
 fn give_up_privileges(task: &Task) -> Outcome {
     let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).or_fail(exit::MOUNT_FAILED)?;
+    // The threads of librados, which start when the volume is opened, are confined too.
+    let ports = Store::prepare_objects(&task.volume).or_fail(exit::MOUNT_FAILED)?.unwrap_or_default();
     if let Err(e) = privileges::keep_only(privileges::kept_for(&task.volume)) {
         log::warn!("cannot drop the privileges of root: {e}");
     }
-    confine_daemon(&task.volume, &parts);
+    confine_daemon(&task.volume, &parts, &ports);
     Ok(())
 }
 

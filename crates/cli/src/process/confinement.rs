@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 
@@ -37,9 +37,9 @@ pub enum Confinement {
     None,
 }
 
-/// Restricts this thread, and those that it starts, to the rules. This cannot be undone, and forbids mount(2) and
+/// Restricts this thread, and those that it starts, to the rules, and its connections to `ports`. This cannot be undone, and forbids mount(2) and
 /// umount2(2).
-fn confine(rules: Vec<Rule>) -> Result<Confinement, RulesetError> {
+fn confine(rules: Vec<Rule>, ports: &[u16]) -> Result<Confinement, RulesetError> {
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
         .handle_access(AccessNet::from_all(KNOWN))?
@@ -50,6 +50,9 @@ fn confine(rules: Vec<Rule>) -> Result<Confinement, RulesetError> {
         if let Ok(place) = PathFd::new(&rule.path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rule.allowed))?;
         }
+    }
+    for port in ports {
+        ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
     }
     Ok(confinement(&ruleset.restrict_self()?))
 }
@@ -131,6 +134,13 @@ impl Rules {
         Rule { path: temporary_dir(), allowed }
     }
 
+    /// To find the monitors of a cluster by name, where its configuration has no addresses.
+    fn of_cluster(&self, ports: &[u16]) -> Vec<Rule> {
+        let resolver = ["/etc/hosts", "/etc/host.conf", "/etc/nsswitch.conf", "/etc/resolv.conf", "/etc/gai.conf"];
+        let resolver = if ports.is_empty() { &[][..] } else { &resolver[..] };
+        resolver.iter().map(|path| rule(path, self.read_file)).collect()
+    }
+
     /// For mkfs, which removes a volume that it could not complete, and restores an empty directory.
     fn of_mkfs(volume: &Path) -> Option<Rule> {
         let path = volume.parent()?.to_owned();
@@ -142,11 +152,14 @@ fn rule(path: &str, allowed: BitFlags<AccessFs>) -> Rule {
     Rule { path: path.into(), allowed }
 }
 
-/// Confines the daemon, and logs what the kernel cannot enforce.
-pub fn confine_daemon(volume: &Path, parts: &[PathBuf]) {
+/// Confines the daemon, and logs what the kernel cannot enforce. `ports` are those of the cluster with the volume's
+/// objects.
+pub fn confine_daemon(volume: &Path, parts: &[PathBuf], ports: &[u16]) {
     let rules = Rules::new();
-    let allowed = rules.of_volume(volume, parts).into_iter().chain(rules.of_daemon(volume));
-    match confine(allowed.collect()) {
+    let mut allowed = rules.of_volume(volume, parts);
+    allowed.extend(rules.of_daemon(volume));
+    allowed.extend(rules.of_cluster(ports));
+    match confine(allowed, ports) {
         Ok(Confinement::Full) => {}
         Ok(Confinement::Partial) => log::info!("this kernel has an older Landlock: the daemon is only partly confined"),
         Ok(Confinement::None) => {
@@ -157,27 +170,30 @@ pub fn confine_daemon(volume: &Path, parts: &[PathBuf]) {
 }
 
 /// Confines a check to what it needs to check and repair `volume`.
-pub fn confine_check(volume: &Path, parts: &[PathBuf]) {
+pub fn confine_check(volume: &Path, parts: &[PathBuf], ports: &[u16]) {
     let rules = Rules::new();
     let mut allowed = rules.of_volume(volume, parts);
     allowed.push(rules.of_check());
-    confine_command(volume, allowed);
+    allowed.extend(rules.of_cluster(ports));
+    confine_command(volume, allowed, ports);
 }
 
 /// Confines mkfs to what it needs to fill `volume`, an empty directory, and `parts`.
-pub fn confine_mkfs(volume: &Path, parts: &[PathBuf]) {
-    let mut allowed = Rules::new().of_volume(volume, parts);
+pub fn confine_mkfs(volume: &Path, parts: &[PathBuf], ports: &[u16]) {
+    let rules = Rules::new();
+    let mut allowed = rules.of_volume(volume, parts);
     allowed.extend(Rules::of_mkfs(volume));
-    confine_command(volume, allowed);
+    allowed.extend(rules.of_cluster(ports));
+    confine_command(volume, allowed, ports);
 }
 
 /// Confines a command. It reports only failures, and not a kernel without Landlock: its user cannot change that, and
 /// the daemon's log reports it.
-fn confine_command(volume: &Path, rules: Vec<Rule>) {
+fn confine_command(volume: &Path, rules: Vec<Rule>, ports: &[u16]) {
     if let Err(e) = privileges::keep_only(privileges::kept_for(volume)) {
         tell!("oncefs: cannot drop the privileges of root: {e}");
     }
-    if let Err(e) = confine(rules) {
+    if let Err(e) = confine(rules, ports) {
         tell!("oncefs: cannot confine this command to the volume {}: {e}", shown(volume));
     }
 }
@@ -197,7 +213,7 @@ mod tests {
         let work = move || {
             let rules = Rules::new();
             let allowed = rules.of_volume(volume.path(), &[]).into_iter().chain(rules.of_daemon(volume.path()));
-            assert_eq!(confine(allowed.collect()).unwrap(), Confinement::Full, "this test needs Landlock");
+            assert_eq!(confine(allowed.collect(), &[]).unwrap(), Confinement::Full, "this test needs Landlock");
             test(volume.path(), other.path());
             (volume, other)
         };
@@ -241,7 +257,7 @@ mod tests {
     #[test]
     fn mkfs_reaches_its_volume_alone_and_can_remove_it() {
         beside_a_letter(|volume, letter| {
-            confine_mkfs(volume, &[]);
+            confine_mkfs(volume, &[], &[]);
             assert!(is_refused(fs::read(letter).map(drop)) && is_refused(fs::write(letter, "you")));
             assert!(is_refused(fs::remove_file(letter)) && is_refused(fs::read("/etc/shadow").map(drop)));
             assert!(is_refused(std::process::Command::new("/bin/true").status().map(drop)));
@@ -255,7 +271,7 @@ mod tests {
     #[test]
     fn a_check_reaches_its_volume_and_its_temporary_files() {
         beside_a_letter(|volume, letter| {
-            confine_check(volume, &[letter.to_owned()]);
+            confine_check(volume, &[letter.to_owned()], &[]);
             assert_eq!(fs::read(letter).unwrap(), b"dear", "a part outside of the volume");
             assert!(is_refused(fs::read(std::env::var("CARGO_MANIFEST_DIR").unwrap() + "/Cargo.toml").map(drop)));
             assert!(is_refused(fs::read("/etc/shadow").map(drop)) && is_refused(fs::read_dir("/root").map(drop)));
@@ -269,6 +285,19 @@ mod tests {
     }
 
     #[test]
+    fn of_the_network_only_the_ports_of_the_cluster_can_be_reached() {
+        let [cluster, other] = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        let [cluster, other] = [cluster, other].map(|listener| (listener.local_addr().unwrap(), listener));
+        beside_a_letter(move |volume, letter| {
+            confine_mkfs(volume, &[], &[cluster.0.port()]);
+            std::net::TcpStream::connect(cluster.0).unwrap();
+            assert!(is_refused(std::net::TcpStream::connect(other.0).map(drop)));
+            assert!(is_refused(std::net::TcpListener::bind("127.0.0.1:0").map(drop)));
+            assert!(is_refused(fs::read(letter).map(drop)));
+        });
+    }
+
+    #[test]
     fn a_directory_that_takes_the_volumes_place_is_not_the_volume() {
         let parent = tempfile::tempdir().unwrap();
         let volume = parent.path().join("volume");
@@ -278,7 +307,7 @@ mod tests {
         let (ready, is_confined) = std::sync::mpsc::channel();
         let path = volume.clone();
         let daemon = std::thread::spawn(move || {
-            ready.send(confine(Rules::new().of_volume(&path, &[])).unwrap()).unwrap();
+            ready.send(confine(Rules::new().of_volume(&path, &[]), &[]).unwrap()).unwrap();
             wait.recv().unwrap();
             fs::read(path.join("records")).map_err(|e| e.kind())
         });

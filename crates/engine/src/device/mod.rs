@@ -49,6 +49,10 @@ pub trait Device: Send + Sync {
     /// Returns `len` bytes from byte `at` on to the host. A file then reads as zeros there, durably after `flush`. A
     /// raw device reads as zeros or as before.
     fn punch(&self, at: u64, len: u64) -> io::Result<()>;
+    /// Holes of this size, aligned to it, give back most. 0: any size is as good.
+    fn punch_bytes(&self) -> u64 {
+        0
+    }
     /// First byte at or after `at` that may hold data. None: only zeros follow.
     fn next_data(&self, at: u64) -> io::Result<Option<u64>>;
     /// Size in bytes.

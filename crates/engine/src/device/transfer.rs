@@ -99,8 +99,36 @@ impl<'a> Io<'a> {
         };
     }
 
+    /// The places and the memory of a read, without the gaps. Nothing for a write.
+    pub(crate) fn wanted(&mut self) -> Vec<(u64, &mut [u8])> {
+        let Transfer::Read { first, more } = &mut self.transfer else { return Vec::new() };
+        let mut at = self.at + first.len() as u64;
+        let mut pieces = vec![(self.at, &mut **first)];
+        for piece in more {
+            at += match piece {
+                Piece::Wanted(bytes) => {
+                    let len = bytes.len();
+                    pieces.push((at, &mut **bytes));
+                    len
+                }
+                Piece::Gap(len) => *len,
+            } as u64;
+        }
+        pieces
+    }
+
+    /// The bytes of a write.
+    pub(crate) fn written(&self) -> Option<&'a [u8]> {
+        if let Transfer::Write(bytes) = self.transfer { Some(bytes) } else { None }
+    }
+
+    /// Leaves the result in it.
+    pub(crate) fn finish(&mut self, result: io::Result<()>) {
+        self.result = result;
+    }
+
     /// Whether it writes.
-    pub(super) fn is_write(&self) -> bool {
+    pub(crate) fn is_write(&self) -> bool {
         matches!(self.transfer, Transfer::Write(_))
     }
 

@@ -15,6 +15,7 @@ pub mod group_bytes;
 pub mod hint_header;
 pub mod hint_page;
 pub mod history;
+pub mod image;
 pub mod keys;
 pub mod label;
 pub mod ops;

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::{VERSION, VERSION_WITHOUT_CLONES, VERSION_WITHOUT_FRAGMENTS, at, checksum};
-use crate::{Copies, DataPlace, Error, Profile, Result};
+use crate::{Copies, DataPlace, Error, ObjectAccess, Profile, Result};
 
 /// Size of the superblock in bytes.
 pub const BYTES: usize = 4096;
@@ -75,13 +75,12 @@ impl Superblock {
         bytes[ID_AT..SECRET_AT].copy_from_slice(&self.volume_id);
         bytes[SECRET_AT..LOG_BYTES_AT].copy_from_slice(&self.secret);
         bytes[LOG_BYTES_AT..PATH_LEN_AT].copy_from_slice(&self.log_bytes.to_le_bytes());
-        if let DataPlace::Device(path) = &self.data {
-            let path = path.as_os_str().as_encoded_bytes();
+        if let Some(path) = path_of(&self.data) {
             if path.len() > PATH_BYTES_MAX {
                 return Err(Error::Invalid(format!("the device's path is longer than {PATH_BYTES_MAX} bytes")));
             }
             bytes[PATH_LEN_AT..PATH_AT].copy_from_slice(&(path.len() as u16).to_le_bytes());
-            bytes[PATH_AT..PATH_AT + path.len()].copy_from_slice(path);
+            bytes[PATH_AT..PATH_AT + path.len()].copy_from_slice(&path);
         }
         bytes[COPIES_AT] = self.copies.map_or(0, Copies::number);
         let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
@@ -120,7 +119,7 @@ impl Superblock {
             volume_id: bytes[ID_AT..SECRET_AT].try_into().expect("sixteen bytes"),
             secret: bytes[SECRET_AT..LOG_BYTES_AT].try_into().expect("thirty-two bytes"),
             log_bytes: at::u64(bytes, LOG_BYTES_AT),
-            data: place(&bytes[PATH_AT..PATH_AT + path_len]),
+            data: place(&bytes[PATH_AT..PATH_AT + path_len]).ok_or_else(|| damaged("no objects are at its address"))?,
             profile,
             copies: Copies::from_number(bytes[COPIES_AT]),
             has_clones: version > VERSION_WITHOUT_CLONES,
@@ -129,12 +128,27 @@ impl Superblock {
     }
 }
 
-fn place(path: &[u8]) -> DataPlace {
-    use std::os::unix::ffi::OsStrExt;
-    if path.is_empty() {
-        return DataPlace::File;
+/// The bytes of a device's path, or of the address of objects, which begins as no absolute path does.
+fn path_of(data: &DataPlace) -> Option<Vec<u8>> {
+    match data {
+        DataPlace::File => None,
+        DataPlace::Device(path) => Some(path.as_os_str().as_encoded_bytes().to_vec()),
+        DataPlace::Objects(access) => Some(access.to_string().into_bytes()),
     }
-    DataPlace::Device(std::ffi::OsStr::from_bytes(path).into())
+}
+
+/// None: it is meant as an address of objects, and is not as one is written.
+fn place(path: &[u8]) -> Option<DataPlace> {
+    use std::os::unix::ffi::OsStrExt;
+    let address = std::str::from_utf8(path).ok().filter(|text| ObjectAccess::is_meant(text));
+    match address {
+        Some(address) => {
+            let access = ObjectAccess::parse(address).ok().filter(|access| access.to_string() == address);
+            access.map(DataPlace::Objects)
+        }
+        None if path.is_empty() => Some(DataPlace::File),
+        None => Some(DataPlace::Device(std::ffi::OsStr::from_bytes(path).into())),
+    }
 }
 
 #[cfg(test)]
@@ -167,6 +181,12 @@ mod tests {
         assert_eq!(bytes[72..82], [0, 0, 0, 4, 0, 0, 0, 0, 10, 0]);
         assert_eq!(&bytes[82..92], b"/dev/loop0");
         assert_eq!(Superblock::decode(&bytes, "v").unwrap(), sample());
+        let address = "rados://pool/vol7?id=oncefs&conf=/etc/ceph/ceph.conf";
+        let data = DataPlace::Objects(ObjectAccess::parse(address).unwrap());
+        let in_objects = Superblock { data, has_clones: true, has_fragments: true, ..sample() };
+        let bytes = in_objects.encode().unwrap();
+        assert_eq!(&bytes[82..82 + address.len()], address.as_bytes());
+        assert_eq!(Superblock::decode(&bytes, "v").unwrap(), in_objects);
         let cloned = Superblock { has_clones: true, ..sample() };
         let bytes = cloned.encode().unwrap();
         assert_eq!(bytes[16..20], [2, 0, 0, 0]);

@@ -97,6 +97,11 @@ impl DataArea {
         punched.map(|()| hole.bytes).map_err(|e| Error::io("giving space back to the host", e))
     }
 
+    /// Holes of this many blocks, aligned to it, give back most. 0: any are as good.
+    pub fn hole_blocks(&self) -> u64 {
+        self.device.punch_bytes() / BLOCK_BYTES as u64
+    }
+
     /// Enlarges the device to hold `data` blocks.
     pub fn grow(&self, data: Blocks) -> Result<()> {
         self.device.grow(data.bytes()).map_err(|e| Error::io("enlarging the data area", e))

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +10,7 @@ use crate::format::fragment::{FIRST_NUMBER, is_fragment};
 use crate::space::allocator::{Allocator, REGION_BLOCKS, Request, Run, Step, blocks_in};
 use crate::space::ballast::Ballast;
 use crate::space::bitmap::Bitmap;
-use crate::space::host::host_bytes;
+use crate::space::host::Host;
 use crate::space::pins::{EndedEpoch, Pins};
 use crate::sync::{AtomicU64, LockRank, Mutex};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
@@ -48,8 +47,8 @@ pub struct FreeSpace {
     pins: Arc<Pins>,
     /// Bytes that the host can still take, as last looked up, less those written since.
     host_bytes: AtomicU64,
-    /// The volume's directory, if the data area takes its space from the host file system.
-    host: Option<PathBuf>,
+    /// What the data area takes its space from, unless it is a raw device.
+    host: Option<Host>,
     /// Pieces of the data area with freed blocks whose space was not returned to the host yet.
     punchable: Mutex<Pieces>,
     /// Space set aside on the host, for a full one.
@@ -58,13 +57,7 @@ pub struct FreeSpace {
 
 impl FreeSpace {
     /// Free space of a volume that was just opened.
-    pub fn new(
-        blocks: Allocator,
-        numbers: Allocator,
-        pins: Arc<Pins>,
-        host: Option<PathBuf>,
-        ballast: Ballast,
-    ) -> Self {
+    pub fn new(blocks: Allocator, numbers: Allocator, pins: Arc<Pins>, host: Option<Host>, ballast: Ballast) -> Self {
         Self {
             allocators: Mutex::new(LockRank::Allocator, Allocators { blocks, numbers }),
             pins,
@@ -206,6 +199,9 @@ impl FreeSpace {
 
     /// Takes host bytes for this many blocks. Returns `NoSpace` if that would cut into the margin.
     pub fn take_host_bytes(&self, blocks: u64) -> Result<()> {
+        if self.host.as_ref().is_some_and(Host::is_full) {
+            return Err(Error::NoSpace);
+        }
         let bytes = blocks * BLOCK_BYTES as u64;
         let enough = |left: u64| left.checked_sub(bytes).filter(|left| *left >= HOST_MARGIN_BYTES);
         match self.host_bytes.fetch_update(Relaxed, Relaxed, enough) {
@@ -216,7 +212,7 @@ impl FreeSpace {
 
     /// Asks the host how much it can still take.
     pub fn look_up_host(&self) {
-        if let Some(bytes) = self.host.as_deref().and_then(host_bytes) {
+        if let Some(bytes) = self.host.as_ref().and_then(Host::bytes_left) {
             self.set_host_bytes(bytes);
         }
     }
@@ -239,7 +235,11 @@ impl FreeSpace {
     /// Writes to the data area. If the data area takes its space from the host and the host is full, it uses the
     /// ballast.
     pub fn with_host_room<T>(&self, mut write: impl FnMut() -> Result<T>) -> Result<T> {
-        if self.host.is_some() { self.ballast.retry_releasing_reserve(write) } else { write() }
+        if matches!(self.host, Some(Host::Directory(_))) {
+            self.ballast.retry_releasing_reserve(write)
+        } else {
+            write()
+        }
     }
 
     /// Space set aside on the host.

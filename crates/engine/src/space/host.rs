@@ -1,8 +1,39 @@
-//! The host file system that a volume's directory lies on.
+//! What the data area takes its space from: the host file system that a volume's directory lies on, or a pool of
+//! objects.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::objects::room::ObjectRoom;
+
+/// What has to have room for new blocks.
+#[derive(Clone)]
+pub enum Host {
+    /// The file system of a volume's directory.
+    Directory(PathBuf),
+    /// The pool with the volume's objects.
+    Pool(Arc<ObjectRoom>),
+}
+
+impl Host {
+    /// Bytes that it can still take, if it says so.
+    pub fn bytes_left(&self) -> Option<u64> {
+        match self {
+            Self::Directory(directory) => host_bytes(directory),
+            Self::Pool(room) => Some(room.look()),
+        }
+    }
+
+    /// Whether it refused a write since it was looked at.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::Pool(room) => room.is_full(),
+        }
+    }
+}
 
 /// Bytes that the host can still take below a directory.
 pub fn host_bytes(directory: &Path) -> Option<u64> {

@@ -12,11 +12,11 @@ use crate::volume::cut_log::cut_log;
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files as volume;
 use crate::volume::unfinished::{self, Unfinished};
-use crate::volume::{salvage, superblock_file};
+use crate::volume::{object_parts, salvage, superblock_file};
 use crate::{
-    BadBlock, BadPlace, Compared, CutLog, DedupCommand, DedupStatus, DefragOptions, DefragOutcome, Explained,
-    FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, Profile, Referrers, Result, Salvaged, ScrubCommand,
-    ScrubStatus, Store, Tag, VolumeSpec,
+    BadBlock, BadPlace, Compared, CutLog, DataPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome,
+    Explained, FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, ObjectAccess, Profile, Referrers,
+    Result, Salvaged, ScrubCommand, ScrubStatus, Store, Tag, VolumeSpec,
 };
 
 impl Store {
@@ -64,6 +64,37 @@ impl Store {
     /// As [`Store::profile_of`].
     pub fn parts_outside(volume: &Path, data_device: Option<&Path>) -> Result<Vec<PathBuf>> {
         volume::parts_outside(volume, data_device)
+    }
+
+    /// Whether a volume's blocks lie in objects of a cluster.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::profile_of`].
+    pub fn is_in_objects(volume: &Path) -> Result<bool> {
+        Ok(matches!(superblock_file::read(volume)?.data, DataPlace::Objects(_)))
+    }
+
+    /// Loads what a volume in objects needs from files: the library, the cluster's configuration and the key. A process
+    /// calls it before it confines itself, and connects when it opens the volume. Returns the ports of the cluster that
+    /// it then needs, or `None` for any other volume.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::profile_of`], and [`crate::Error::Io`]: the library, the configuration or the key is missing.
+    pub fn prepare_objects(volume: &Path) -> Result<Option<Vec<u16>>> {
+        let superblock = superblock_file::read(volume)?;
+        let DataPlace::Objects(access) = &superblock.data else { return Ok(None) };
+        Self::prepare_access(access).map(Some)
+    }
+
+    /// The same for a volume that is about to be made.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::Error::Io`]: the library, the configuration or the key is missing.
+    pub fn prepare_access(access: &ObjectAccess) -> Result<Vec<u16>> {
+        object_parts::prepare(access)
     }
 
     /// Permanently ends the log of a closed volume before its first unreadable group. `None`: all of it can be read.

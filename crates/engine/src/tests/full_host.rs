@@ -8,6 +8,7 @@ use std::sync::mpsc;
 
 use oncefs_toolbox::waiting::eventually;
 
+use crate::Host;
 use crate::background::committer::answer;
 use crate::device::{Fault, Faults, FaultyDevice, Lasts};
 use crate::kv::copies::Place;
@@ -30,7 +31,7 @@ fn volume(dir: &Path, faults: &Arc<Faults>) -> Volume {
     let ballast = Ballast::at(dir.join("ballast"));
     ballast.fill().unwrap();
     let data = Arc::new(FaultyDevice::new(devices.data.clone(), "data", faults.clone()));
-    devices.open_medium(Backend { data, ballast, host: Some(dir.to_owned()), ..devices.backend() })
+    devices.open_medium(Backend { data, ballast, host: Some(Host::Directory(dir.to_owned())), ..devices.backend() })
 }
 
 fn stage(volume: &Volume) -> Vec<u8> {

@@ -1,6 +1,5 @@
 //! The storage that a volume is opened on, and the volume's driver if it has no threads.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::device::Device;
@@ -8,6 +7,7 @@ use crate::kv::Kv;
 use crate::pace::load::DeviceLoad;
 use crate::signals::requests::Committer;
 use crate::space::ballast::Ballast;
+use crate::space::host::Host;
 
 /// Keeps other openers away from a volume while it lives, and lets them in when it is dropped.
 pub trait Hold: Send + Sync {}
@@ -28,8 +28,8 @@ pub struct Backend {
     pub kv: Arc<dyn Kv>,
     /// Space set aside on the host.
     pub ballast: Ballast,
-    /// The volume's directory, if the data area takes its space from the host file system.
-    pub host: Option<PathBuf>,
+    /// What the data area takes its space from, unless it is a raw device.
+    pub host: Option<Host>,
     /// The volume's secret.
     pub secret: [u8; 32],
     /// The volume.

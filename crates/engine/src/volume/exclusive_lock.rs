@@ -10,12 +10,16 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use oncefs_rados::Hold as ObjectHold;
+
 use crate::volume::backend::Hold;
 use crate::{Error, Result};
 
 /// A hold that lasts as long as this value.
 pub struct ExclusiveLock {
     files: Vec<File>,
+    /// Given up with the rest.
+    objects: Option<ObjectHold>,
 }
 
 impl Hold for ExclusiveLock {}
@@ -24,6 +28,8 @@ impl Drop for ExclusiveLock {
     /// Closing the files is not enough: a child process that another thread is starting at this moment has them open
     /// too, until it executes its program.
     fn drop(&mut self) {
+        // Before the files: whoever takes those next must not find this process in the cluster.
+        drop(self.objects.take());
         for file in &self.files {
             // A device has no such lock, and neither has a file on a host without them.
             let _ = file.unlock();
@@ -34,7 +40,7 @@ impl Drop for ExclusiveLock {
 impl ExclusiveLock {
     /// Takes the lock of the volume `name`.
     pub fn of_volume(lock: &Path, name: &str) -> Result<Self> {
-        Ok(Self { files: vec![take_lock(lock, name)?] })
+        Ok(Self { files: vec![take_lock(lock, name)?], objects: None })
     }
 
     /// Also holds a part.
@@ -43,9 +49,14 @@ impl ExclusiveLock {
         Ok(())
     }
 
+    /// Also holds the objects of the volume.
+    pub fn add_objects(&mut self, objects: ObjectHold) {
+        self.objects = Some(objects);
+    }
+
     /// Holds one device or file.
     pub fn of(path: &Path) -> Result<Self> {
-        Ok(Self { files: vec![hold(path)?] })
+        Ok(Self { files: vec![hold(path)?], objects: None })
     }
 }
 

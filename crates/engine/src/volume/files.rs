@@ -25,10 +25,12 @@ use crate::kv::{Kv, RocksKv};
 use crate::pace::load::DeviceLoad;
 use crate::settings::values::Settings;
 use crate::space::ballast::Ballast;
+use crate::space::host::Host;
 use crate::volume::backend::Backend;
 use crate::volume::exclusive_lock::ExclusiveLock;
+pub use crate::volume::unfinished::OnSignature;
 use crate::volume::unfinished::{Unfinished, sync_directory};
-use crate::volume::{data_device, ownership, superblock_file};
+use crate::volume::{data_device, object_parts, ownership, superblock_file};
 use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, Result, VolumeSpec};
 
 const LOG_BYTES_MAX: u64 = 1 << 30;
@@ -60,33 +62,19 @@ impl Paths<'_> {
         self.volume.join(name)
     }
 
-    /// Where a new volume's blocks will be.
-    fn new_data(&self, place: &DataPlace) -> PathBuf {
-        match place {
-            DataPlace::File => self.part("data"),
-            DataPlace::Device(path) => path.clone(),
-        }
-    }
-
     /// Where a volume's blocks are.
     fn data(&self, superblock: &Superblock, given: Option<&Path>) -> Result<PathBuf> {
         match &superblock.data {
-            DataPlace::File if given.is_some() => {
-                Err(Error::Invalid("the volume's blocks are in its directory: give it no data device".to_owned()))
+            DataPlace::File | DataPlace::Objects(_) if given.is_some() => {
+                let place = if superblock.data == DataPlace::File { "its directory" } else { "objects" };
+                Err(Error::Invalid(format!("the volume's blocks are in {place}: give it no data device")))
             }
+            // For messages: nothing opens it.
+            DataPlace::Objects(access) => Ok(format!("rados://{}/{}", access.pool, access.namespace).into()),
             DataPlace::File => Ok(self.part("data")),
             DataPlace::Device(named) => data_device::locate(named, superblock.volume_id, given),
         }
     }
-}
-
-/// The treatment of a data device that has a signature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnSignature {
-    /// It stays as it is, and no volume is made.
-    Refused,
-    /// The signature is erased.
-    Erased,
 }
 
 /// Makes an empty volume, which counts once it is finished.
@@ -103,18 +91,15 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
         data: spec.data.clone(),
         profile: spec.profile,
         copies: spec.copies,
-        has_clones: false,
-        has_fragments: false,
+        // Versions of oncefs without objects refuse the volume by its version, which is that of these two.
+        has_clones: matches!(spec.data, DataPlace::Objects(_)),
+        has_fragments: matches!(spec.data, DataPlace::Objects(_)),
     };
     let log_bytes = superblock.log_bytes;
     assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");
     let encoded = superblock.encode()?;
-    let unfinished = Unfinished::begin(volume, superblock.volume_id)?;
-    if spec.data == DataPlace::File {
-        sparse_file(&paths.part("data"), data.bytes())?;
-    }
-    write_label(&paths.new_data(&spec.data), superblock.volume_id, on_signature, &unfinished)?;
-    sparse_file(&paths.part("table"), table_bytes(data))?;
+    let mut unfinished = Unfinished::begin(volume, superblock.volume_id)?;
+    make_data(&paths, data, &superblock, on_signature, &mut unfinished)?;
     zero_file(&paths.part("log"), superblock.log_bytes)?;
     let records = paths.part("records");
     RocksKv::create(&records)?;
@@ -129,6 +114,31 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
     sync_directory(volume)?;
     superblock_file::make_sound(volume, &superblock)?;
     Ok(unfinished)
+}
+
+/// Makes the data area, with its label, and the block table.
+fn make_data(
+    paths: &Paths<'_>,
+    data: Blocks,
+    superblock: &Superblock,
+    on_signature: OnSignature,
+    unfinished: &mut Unfinished,
+) -> Result<()> {
+    let volume_id = superblock.volume_id;
+    match &superblock.data {
+        DataPlace::File => {
+            let path = paths.part("data");
+            sparse_file(&path, data.bytes())?;
+            write_label(&path, volume_id, on_signature, unfinished)?;
+        }
+        DataPlace::Device(path) => write_label(path, volume_id, on_signature, unfinished)?,
+        DataPlace::Objects(access) => {
+            let parts = object_parts::make(access, data, volume_id, on_signature, unfinished)?;
+            let written = parts.data.write_at(&label::encode(volume_id), 0).and_then(|()| parts.data.flush());
+            return written.map_err(|e| Error::io("labelling the data area", e));
+        }
+    }
+    sparse_file(&paths.part("table"), table_bytes(data))
 }
 
 /// Makes an empty volume with `data` blocks on devices of zeros.
@@ -153,7 +163,7 @@ pub fn copies_of(superblock: &Superblock) -> Copies {
 
 fn data_blocks(spec: &VolumeSpec) -> Result<Blocks> {
     let device_bytes = match &spec.data {
-        DataPlace::File => None,
+        DataPlace::File | DataPlace::Objects(_) => None,
         DataPlace::Device(path) => Some(device_bytes(path)?),
     };
     let bytes = match (spec.data_bytes, device_bytes) {
@@ -284,18 +294,30 @@ pub fn open(
         }
         log::warn!("the blocks of {name} are on {} now, they were made on {}", data_path.display(), named.display());
     }
-    let data = part(data_path.clone(), true)?;
-    hold.add(&data_path)?;
-    check_label(&*data, &data_path, superblock.volume_id)?;
-    let table = part(paths.part("table"), false)?;
-    let log = part(paths.part("log"), true)?;
     let has_part = superblock.has_fragments || (compresses && !read_only);
-    if has_part && !superblock.has_fragments {
-        make_fragments(volume, &*data)?;
-    }
-    let fragments = has_part.then(|| part(paths.part(FRAGMENTS), false)).transpose()?;
+    let (data, table, fragments, host) = match &superblock.data {
+        DataPlace::Objects(access) => {
+            let parts = object_parts::open(access, volume, superblock.volume_id)?;
+            hold.add_objects(parts.hold);
+            check_label(&*parts.data, &data_path, superblock.volume_id)?;
+            (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)))
+        }
+        place => {
+            let data = part(data_path.clone(), true)?;
+            hold.add(&data_path)?;
+            check_label(&*data, &data_path, superblock.volume_id)?;
+            let table = part(paths.part("table"), false)?;
+            hold.add(&paths.part("table"))?;
+            if has_part && !superblock.has_fragments {
+                make_fragments(volume, &*data)?;
+            }
+            let fragments = has_part.then(|| part(paths.part(FRAGMENTS), false)).transpose()?;
+            (data, table, fragments, (*place == DataPlace::File).then(|| Host::Directory(volume.to_owned())))
+        }
+    };
     let superblock = Superblock { has_fragments: has_part, ..superblock };
-    ["table", "log"].iter().try_for_each(|name| hold.add(&paths.part(name)))?;
+    let log = part(paths.part("log"), true)?;
+    hold.add(&paths.part("log"))?;
     let records = paths.part("records");
     let place = Place::of(volume, superblock.volume_id);
     if !records.is_dir() || (!records.join("CURRENT").exists() && place.list().is_none()) {
@@ -317,12 +339,15 @@ pub fn open(
         log_bytes: superblock.log_bytes,
         kv,
         ballast,
-        host: (superblock.data == DataPlace::File).then(|| volume.to_owned()),
+        host,
         secret: superblock.secret,
         volume_id: superblock.volume_id,
         hints,
         skipped,
-        device_load: host_device(volume).map(|device| DeviceLoad::new(&options.machine, device)),
+        // The load of a cluster cannot be seen.
+        device_load: host_device(volume)
+            .filter(|_| !matches!(superblock.data, DataPlace::Objects(_)))
+            .map(|device| DeviceLoad::new(&options.machine, device)),
         hold: Some(Box::new(hold)),
     };
     Ok((superblock, backend))

@@ -10,6 +10,7 @@ pub mod grow;
 pub mod leave;
 pub mod make_room;
 pub mod memory_budget;
+pub mod object_parts;
 pub mod open;
 pub mod ownership;
 pub mod recover;

@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use oncefs_rados::Hold;
+
 use crate::commit::log::Log;
-use crate::device::FileDevice;
+use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
 use crate::format::superblock::Superblock;
@@ -13,8 +15,8 @@ use crate::kv::copies::Place;
 use crate::kv::{IsRecord, Kv, RocksKv, Salvaged, Terms};
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files::{check_table, copies_of};
-use crate::volume::superblock_file;
-use crate::{Error, Result};
+use crate::volume::{object_parts, superblock_file};
+use crate::{DataPlace, Error, Result};
 
 /// Memory for the record store while it is examined.
 const EXAMINED_BYTES_MAX: u64 = 4 << 20;
@@ -52,8 +54,8 @@ fn is_whole(place: &Place, superblock: &Superblock) -> Result<bool> {
 fn reaches_back(volume: &Path, superblock: &Superblock, checkpoint: &[u8]) -> bool {
     let Some(checkpoint) = Checkpoint::decode(checkpoint, superblock.volume_id) else { return false };
     let Checkpoint { sequence, log_at, .. } = checkpoint;
-    let Ok(table) = FileDevice::open_buffered(&volume.join("table"), false) else { return false };
-    let is_of = |last: u64| check_table(&table, superblock.volume_id, sequence..=last).is_ok();
+    let Some((table, _hold)) = table_of(volume, superblock) else { return false };
+    let is_of = |last: u64| check_table(&*table, superblock.volume_id, sequence..=last).is_ok();
     let last_in_log = || {
         let log = FileDevice::open_direct(&volume.join("log"), false).ok()?;
         let log_id = Hasher::log_id(&superblock.secret);
@@ -61,4 +63,14 @@ fn reaches_back(volume: &Path, superblock: &Superblock, checkpoint: &[u8]) -> bo
         groups.last().map(|group| group.header.sequence)
     };
     is_of(sequence) || last_in_log().is_some_and(is_of)
+}
+
+/// The block table, and what holds it for this process.
+fn table_of(volume: &Path, superblock: &Superblock) -> Option<(Arc<dyn Device>, Option<Hold>)> {
+    if let DataPlace::Objects(access) = &superblock.data {
+        let parts = object_parts::open(access, volume, superblock.volume_id).ok()?;
+        return Some((parts.table, Some(parts.hold)));
+    }
+    let table = FileDevice::open_buffered(&volume.join("table"), false).ok()?;
+    Some((Arc::new(table), None))
 }

@@ -9,6 +9,9 @@ use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use oncefs_rados::Cluster;
 
 use crate::format::label;
 use crate::volume::ownership;
@@ -29,6 +32,17 @@ pub struct Unfinished {
     _mark: File,
     /// The labels of this attempt and earlier ones.
     identities: Vec<[u8; 16]>,
+    /// The connection to the volume's objects.
+    cluster: Option<Arc<Cluster>>,
+}
+
+/// The treatment of what a new volume's data area would destroy: signatures of a device, objects of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnSignature {
+    /// It stays as it is, and no volume is made.
+    Refused,
+    /// It is erased.
+    Erased,
 }
 
 /// Whether a directory holds a volume whose creation did not finish.
@@ -57,7 +71,7 @@ impl Unfinished {
             .and_then(|()| mark.sync_all())
             .map_err(failed)?;
         sync_directory(volume)?;
-        Ok(Self { volume: volume.to_owned(), _mark: mark, identities })
+        Ok(Self { volume: volume.to_owned(), _mark: mark, identities, cluster: None })
     }
 
     /// Its directory.
@@ -67,7 +81,17 @@ impl Unfinished {
 
     /// Whether a label was written by this attempt or an earlier one.
     pub(super) fn is_own(&self, block: &[u8]) -> bool {
-        label::id_of(block).is_some_and(|id| self.identities.contains(&id))
+        label::id_of(block).is_some_and(|id| self.is_own_id(id))
+    }
+
+    /// Whether this is the identity of this attempt's volume or of an earlier one's.
+    pub(super) fn is_own_id(&self, volume_id: [u8; 16]) -> bool {
+        self.identities.contains(&volume_id)
+    }
+
+    /// Keeps the connection to a cluster until the volume is finished, because a confined process cannot make another.
+    pub(super) fn keep_connected(&mut self, cluster: Arc<Cluster>) {
+        self.cluster = Some(cluster);
     }
 
     /// Everything is in place and durable: the volume is valid from now on.

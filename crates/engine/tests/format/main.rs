@@ -4,6 +4,7 @@
 
 mod copies;
 mod fragments;
+mod images;
 mod on_disk;
 mod structures;
 

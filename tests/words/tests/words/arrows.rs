@@ -10,13 +10,14 @@ use oncefs_words::page::quoted;
 use super::assert_none;
 
 /// Which of our packages each may depend on, wherever it is; tests may use more.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("oncefs-toolbox", &[]),
     ("oncefs-transport", &[]),
     ("oncefs-compress", &[]),
+    ("oncefs-rados", &[]),
     ("oncefs-dedup", &[]),
     ("oncefs-estimate", &["oncefs-compress", "oncefs-dedup"]),
-    ("oncefs-engine", &["oncefs-compress", "oncefs-dedup", "oncefs-toolbox"]),
+    ("oncefs-engine", &["oncefs-compress", "oncefs-dedup", "oncefs-rados", "oncefs-toolbox"]),
     ("oncefs-fs", &["oncefs-engine"]),
     ("oncefs-fuse", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox", "oncefs-transport"]),
     (
@@ -34,7 +35,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ("oncefs-plot", &[]),
     ("oncefs-stream", &[]),
     ("oncefs-sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
-    ("oncefs-explore", &["oncefs-fs", "oncefs-engine", "oncefs-toolbox"]),
+    ("oncefs-explore", &["oncefs-fs", "oncefs-engine", "oncefs-rados", "oncefs-toolbox"]),
     ("oncefs-bench", &["oncefs-plot", "oncefs-sim", "oncefs-toolbox", "oncefs-transport"]),
     (
         "oncefs-fuzz",
@@ -46,8 +47,11 @@ const ARROWS: [(&str, &[&str]); 18] = [
 ];
 
 /// Crates of others that only these packages may use.
-const KEPT_TO: [(&str, &[&str]); 2] =
-    [("rocksdb", &["oncefs-engine"]), ("blake3", &["oncefs-engine", "oncefs-stream"])];
+const KEPT_TO: [(&str, &[&str]); 3] = [
+    ("rocksdb", &["oncefs-engine"]),
+    ("blake3", &["oncefs-engine", "oncefs-stream"]),
+    ("libloading", &["oncefs-rados"]),
+];
 
 fn is_ours(name: &str) -> bool {
     name.starts_with("oncefs")

@@ -37,6 +37,7 @@ const KEPT_WORDS: [Kept; 3] = [
         places: &[
             ("crates/transport/", "speaks errno with the kernel"),
             ("crates/fuse/", "turns errors into errno"),
+            ("crates/rados/src/", "speaks errno with librados"),
             ("crates/cli/", "talks to the kernel about mounts and sockets itself"),
             ("tests/system/", "sees what programs see"),
             ("crates/engine/src/error.rs", "tells a full host from other errors"),

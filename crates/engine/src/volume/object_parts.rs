@@ -1,0 +1,104 @@
+//! The parts of a volume that lie in objects of a cluster: the data area, the block table and its pages of fragments.
+//! Log, records and all else stay in the volume's directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use oncefs_rados::{Change, Cluster, Hold, Objects, Pool};
+
+use crate::device::Device;
+use crate::format::image::ImageHeader;
+use crate::format::page::table_bytes;
+use crate::objects::device::{OBJECT_BYTES, ObjectDevice};
+use crate::objects::room::ObjectRoom;
+use crate::volume::unfinished::{OnSignature, Unfinished};
+use crate::{Blocks, Error, ObjectAccess, Result};
+
+/// The images, in the order in which they are made.
+const IMAGES: [&str; 3] = ["data", "table", "fragments"];
+
+/// The opened parts.
+pub struct ObjectParts {
+    /// The data area.
+    pub data: Arc<dyn Device>,
+    /// The block table.
+    pub table: Arc<dyn Device>,
+    /// The block table's pages of fragments.
+    pub fragments: Arc<dyn Device>,
+    /// Whether the pool has room.
+    pub room: Arc<ObjectRoom>,
+    /// Held while the volume is open.
+    pub hold: Hold,
+}
+
+/// Loads library, configuration and key. Returns the ports of the cluster.
+pub fn prepare(access: &ObjectAccess) -> Result<Vec<u16>> {
+    Cluster::prepare(access).map_err(failed(access))
+}
+
+/// Makes the images of a volume with `data` blocks. Objects that an earlier attempt at the same volume left are removed;
+/// all others are in the way.
+pub fn make(
+    access: &ObjectAccess,
+    data: Blocks,
+    volume_id: [u8; 16],
+    on_signature: OnSignature,
+    attempt: &mut Unfinished,
+) -> Result<ObjectParts> {
+    let failed = failed(access);
+    let cluster = Cluster::connect(access).map_err(&failed)?;
+    let pool = Pool::open(&cluster, access).map_err(&failed)?;
+    attempt.keep_connected(cluster);
+    let hold = pool.hold(&attempt.volume().display().to_string()).map_err(&failed)?;
+    let names = pool.names().map_err(&failed)?;
+    let is_lock = |name: &String| name == oncefs_rados::LOCK_OBJECT;
+    if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(&pool, attempt) {
+        return Err(Error::InTheWay(format!(
+            "{} objects are in the namespace {} of the pool {}: choose another name, or --force makes the volume and \
+             destroys them",
+            names.len(),
+            access.namespace,
+            access.pool
+        )));
+    }
+    for name in names.iter().filter(|name| !is_lock(name)) {
+        pool.change(name, Change::Remove).map_err(&failed)?;
+    }
+    for (name, len) in IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]) {
+        let header = ImageHeader { volume_id, len, object_bytes: OBJECT_BYTES };
+        ObjectDevice::create(&pool, name, header).map_err(&failed)?;
+    }
+    parts(Arc::new(pool), volume_id, hold)
+}
+
+/// Connects to the cluster, takes the objects for this process, and opens the images.
+pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16]) -> Result<ObjectParts> {
+    let failed = failed(access);
+    let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(&failed)?;
+    let hold = pool.hold(&volume.display().to_string()).map_err(&failed)?;
+    parts(Arc::new(pool), volume_id, hold)
+}
+
+fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], hold: Hold) -> Result<ObjectParts> {
+    let room = Arc::new(ObjectRoom::of(objects.clone()));
+    let open = |name: &'static str| -> Result<Arc<dyn Device>> {
+        let damaged = |why: &str| Error::corrupt(format!("the image {name}"), why);
+        let header = ObjectDevice::header(&*objects, name)?.ok_or_else(|| damaged("its header is missing"))?;
+        if header.volume_id != volume_id {
+            return Err(damaged("it belongs to another volume"));
+        }
+        Ok(Arc::new(ObjectDevice::new(objects.clone(), name, header, room.clone())))
+    };
+    let [data, table, fragments] = IMAGES.map(open);
+    Ok(ObjectParts { data: data?, table: table?, fragments: fragments?, room, hold })
+}
+
+/// Whether the objects were made by an attempt at the same volume.
+fn is_own(objects: &dyn Objects, attempt: &Unfinished) -> bool {
+    matches!(ObjectDevice::header(objects, IMAGES[0]), Ok(Some(header)) if attempt.is_own_id(header.volume_id))
+}
+
+fn failed(access: &ObjectAccess) -> impl Fn(oncefs_rados::Error) -> Error {
+    let what = format!("using the objects rados://{}/{}", access.pool, access.namespace);
+    move |error| Error::io(&what, error.into())
+}

@@ -1,0 +1,53 @@
+//! The way to the objects of one namespace, over a connection that several may share.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::completion::Completion;
+use crate::library::{Handle, Library, c_text};
+use crate::{Access, Cluster, Error, Result};
+
+/// An I/O context. It outlives the operations that use it.
+pub struct Context {
+    pub library: &'static Library,
+    pub handle: Handle,
+    pub cluster: Arc<Cluster>,
+    pub access: Access,
+}
+
+// SAFETY: librados synchronizes all calls on a context.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: the context is open. librados keeps it for operations that are under way.
+        unsafe { (self.library.rados_ioctx_destroy)(self.handle) };
+    }
+}
+
+impl Context {
+    /// Opens the namespace of an address.
+    pub fn open(cluster: Arc<Cluster>, access: Access) -> Result<Self> {
+        let library = cluster.library;
+        let mut handle = ptr::null_mut();
+        let name = c_text(&access.pool);
+        // SAFETY: the connection is open, the name ends with NUL, and `handle` is writable.
+        let answer = unsafe { (library.rados_ioctx_create)(cluster.handle, name.as_ptr(), &mut handle) };
+        match Error::check(answer, "opening the pool", &access.pool) {
+            Err(Error::NotFound(_)) => return Err(Error::NoPool(access.pool)),
+            other => other?,
+        };
+        let namespace = c_text(&access.namespace);
+        // SAFETY: the context is new, and the name ends with NUL.
+        unsafe { (library.rados_ioctx_set_namespace)(handle, namespace.as_ptr()) };
+        Ok(Self { library, handle, cluster, access })
+    }
+
+    /// Waits for an operation, and returns its answer.
+    pub fn wait(&self, completion: &Completion) -> c_int {
+        completion.wait(&self.cluster.silence)
+    }
+}

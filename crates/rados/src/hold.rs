@@ -1,0 +1,135 @@
+//! One process at a time has the objects of a volume: a lock in the cluster, and the fence for a holder that died.
+//!
+//! A process that is killed leaves its lock, and its last changes may still be on their way to the cluster. The next
+//! process of the same volume's directory on the same machine knows that it is dead, because it holds the lock file
+//! there. It blocklists the dead client, waits for that map, and only then takes the lock. A holder on another machine,
+//! or in another directory, may be alive: it is named and left alone.
+
+use std::ffi::c_char;
+use std::ptr;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::library::c_text;
+use crate::{Error, Result};
+
+/// The object with the lock.
+pub const LOCK_OBJECT: &str = "lock";
+/// The lock's name.
+const LOCK: &str = "head";
+/// A dead client stays blocklisted for a day. Nothing that it sent takes that long.
+const FENCE_SECONDS: u32 = 86_400;
+/// Room for the list of holders. An exclusive lock has one.
+const HOLDER_BYTES_MAX: usize = 8192;
+
+/// The objects belong to this process until this is dropped.
+pub struct Hold {
+    held: Option<(Arc<Context>, String)>,
+}
+
+/// Who has the lock.
+struct Holder {
+    client: String,
+    cookie: String,
+    address: String,
+}
+
+impl Hold {
+    /// A hold of nothing, for objects in memory.
+    pub fn of_nothing() -> Self {
+        Self { held: None }
+    }
+
+    pub(crate) fn take(context: Arc<Context>, place: &str) -> Result<Self> {
+        let cookie = format!("{}:{place}", context.cluster.machine);
+        if lock(&context, &cookie)? {
+            return Ok(Self { held: Some((context, cookie)) });
+        }
+        if let Some(holder) = holder(&context)? {
+            if holder.cookie != cookie {
+                return Err(locked(&context, holder));
+            }
+            log::info!("the last process with {place} ended without a word: blocklisting {}", holder.address);
+            context.cluster.fence(&holder.address, FENCE_SECONDS)?;
+            break_lock(&context, &holder)?;
+        }
+        match lock(&context, &cookie)? {
+            true => Ok(Self { held: Some((context, cookie)) }),
+            false => Err(holder(&context)?.map_or(Error::Fenced, |holder| locked(&context, holder))),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let Some((context, cookie)) = &self.held else { return };
+        let (object, name, cookie) = (c_text(LOCK_OBJECT), c_text(LOCK), c_text(cookie));
+        // SAFETY: the context is open, and the texts end with NUL. A failure leaves the lock to the next holder's fence.
+        unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
+    }
+}
+
+fn locked(context: &Context, Holder { client, cookie, address }: Holder) -> Error {
+    let (pool, namespace) = (context.access.pool.clone(), context.access.namespace.clone());
+    Error::Locked { pool, namespace, holder: cookie, client, address }
+}
+
+/// Takes the lock. False: another client has it.
+fn lock(context: &Context, cookie: &str) -> Result<bool> {
+    let (object, name, cookie) = (c_text(LOCK_OBJECT), c_text(LOCK), c_text(cookie));
+    // SAFETY: the context is open, and the texts end with NUL. Without a time the lock does not run out.
+    let answer = unsafe {
+        let lock = context.library.rados_lock_exclusive;
+        lock(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr(), cookie.as_ptr(), ptr::null_mut(), 0)
+    };
+    if -answer == libc::EBUSY { Ok(false) } else { Error::check(answer, "locking", LOCK_OBJECT).map(|_| true) }
+}
+
+fn holder(context: &Context) -> Result<Option<Holder>> {
+    let (object, name) = (c_text(LOCK_OBJECT), c_text(LOCK));
+    let mut is_exclusive = 0;
+    let mut texts = [[0 as c_char; HOLDER_BYTES_MAX]; 4];
+    let mut lens = [HOLDER_BYTES_MAX; 4];
+    let [tag, clients, cookies, addresses] = &mut texts;
+    let [tag_len, clients_len, cookies_len, addresses_len] = &mut lens;
+    // SAFETY: the context is open, the names end with NUL, and each buffer has the length beside it.
+    let count = unsafe {
+        (context.library.rados_list_lockers)(
+            context.handle,
+            object.as_ptr(),
+            name.as_ptr(),
+            &mut is_exclusive,
+            tag.as_mut_ptr(),
+            tag_len,
+            clients.as_mut_ptr(),
+            clients_len,
+            cookies.as_mut_ptr(),
+            cookies_len,
+            addresses.as_mut_ptr(),
+            addresses_len,
+        )
+    };
+    let count = Error::check(count as i32, "looking at the lock", LOCK_OBJECT)?;
+    let [_, client, cookie, address] = texts.map(|text| first_text(&text));
+    Ok((count > 0).then_some(Holder { client, cookie, address }))
+}
+
+/// The first of several texts, each of which ends with NUL.
+fn first_text(texts: &[c_char]) -> String {
+    let bytes: Vec<u8> = texts.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn break_lock(context: &Context, holder: &Holder) -> Result<()> {
+    let [object, name, client, cookie] = [LOCK_OBJECT, LOCK, &holder.client, &holder.cookie].map(c_text);
+    // SAFETY: the context is open, and the texts end with NUL.
+    let answer = unsafe {
+        let break_lock = context.library.rados_break_lock;
+        break_lock(context.handle, object.as_ptr(), name.as_ptr(), client.as_ptr(), cookie.as_ptr())
+    };
+    // Another process may have broken it, or the holder let go.
+    match Error::check(answer, "breaking the lock", LOCK_OBJECT) {
+        Err(Error::NotFound(_)) => Ok(()),
+        other => other.map(drop),
+    }
+}

@@ -1,0 +1,250 @@
+//! Volumes whose blocks lie in objects of a real Ceph cluster. They need `ONCEFS_CEPH_CONF`, the configuration file of a
+//! cluster with a pool `oncefs` that they may fill, freeze and stop: `scripts/beyond` starts one.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use oncefs_system_tests::{BLOCK, Mount, bytes, eventually, oncefs, run};
+
+const MIB: u64 = 1 << 20;
+
+/// A cluster, and the namespace of one test in it.
+struct Cluster {
+    conf: PathBuf,
+    namespace: String,
+}
+
+impl Cluster {
+    /// None, with a message: there is none.
+    fn of_test(name: &str) -> Option<Self> {
+        let Some(conf) = std::env::var_os("ONCEFS_CEPH_CONF") else {
+            println!("NOT checked: ONCEFS_CEPH_CONF is not set; scripts/beyond starts a cluster and sets it");
+            return None;
+        };
+        Some(Self { conf: conf.into(), namespace: format!("{name}-{}", std::process::id()) })
+    }
+
+    fn address(&self) -> String {
+        format!("rados://oncefs/{}", self.namespace)
+    }
+
+    fn volume(&self, size: &str) -> Mount {
+        Mount::in_objects(&self.address(), &self.conf, size)
+    }
+
+    fn mounted(&self, size: &str) -> Mount {
+        let mut mount = self.volume(size);
+        mount.mount();
+        mount
+    }
+
+    fn ceph(&self, arguments: &[&str]) -> String {
+        run(Command::new("ceph").arg("-c").arg(&self.conf).args(arguments))
+    }
+
+    /// The objects of a part of the volume.
+    fn objects(&self, part: &str) -> usize {
+        let mut list = Command::new("rados");
+        let names = run(list.arg("-c").arg(&self.conf).args(["-p", "oncefs", "-N", &self.namespace, "ls"]));
+        names.lines().filter(|name| name.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'))).count()
+    }
+
+    /// Sets how full OSDs may be: to be near the end, to take copies of others, to take data.
+    fn set_full_ratios(&self, [near, backfill, full]: [&str; 3]) {
+        for (what, ratio) in [("nearfull", near), ("backfillfull", backfill), ("full", full)] {
+            self.ceph(&["osd", &format!("set-{what}-ratio"), ratio]);
+        }
+    }
+
+    /// Sends a signal to all OSDs.
+    fn signal_osds(&self, signal: i32) {
+        for id in 0..3 {
+            let file = self.conf.with_file_name(format!("run/osd.{id}.pid"));
+            let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+            // SAFETY: plain numbers.
+            assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "osd.{id} is gone");
+        }
+    }
+}
+
+fn write_synced(path: &Path, key: u64, len: u64) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&bytes(key, len as usize))?;
+    file.sync_all()
+}
+
+fn assert_content(path: &Path, key: u64, len: u64) {
+    assert!(fs::read(path).unwrap() == bytes(key, len as usize), "{} changed", path.display());
+}
+
+/// A tree of small and middle-sized files, of which every fourth repeats another one's content.
+fn make_tree(top: &Path) {
+    for number in 0..200_u64 {
+        let dir = top.join(format!("dir-{}", number % 10));
+        fs::create_dir_all(&dir).unwrap();
+        let (key, len) = if number % 4 == 0 { (7, 64 * 1024) } else { (number, 1 + number * 700) };
+        fs::write(dir.join(format!("file-{number}")), bytes(key, len as usize)).unwrap();
+    }
+}
+
+/// Blocks stored after the tree was written twice.
+fn stored_after_two_trees(mount: &Mount) -> u64 {
+    for copy in ["first", "second"] {
+        make_tree(&mount.join(copy));
+    }
+    run(Command::new(oncefs()).args(["dedup", "--now"]).arg(mount.dir()));
+    run(Command::new(oncefs()).arg("sync").arg(mount.dir()));
+    mount.figure("space", "stored_bytes") / BLOCK
+}
+
+fn assert_two_trees(mount: &Mount) {
+    let expected = tempfile::tempdir().unwrap();
+    make_tree(expected.path());
+    for copy in ["first", "second"] {
+        run(Command::new("diff").arg("-r").arg(expected.path()).arg(mount.join(copy)));
+    }
+}
+
+#[test]
+fn a_tree_in_objects_saves_as_much_as_in_files_and_survives_a_killed_daemon() {
+    let Some(cluster) = Cluster::of_test("tree") else { return };
+    let local = stored_after_two_trees(&Mount::new("256M"));
+    let mut mount = cluster.mounted("10T");
+    assert_eq!(stored_after_two_trees(&mount), local, "blocks stored, in objects and in files");
+    assert_two_trees(&mount);
+    mount.crash();
+    assert_two_trees(&mount);
+    mount.check();
+    run(Command::new(oncefs()).args(["scrub"]).arg(mount.dir()));
+    assert_two_trees(&mount);
+    run(Command::new(oncefs()).args(["grow"]).arg(mount.dir()).arg("11T"));
+    assert_eq!(mount.figure("space", "data_bytes"), 11 << 40);
+    mount.check();
+    assert_two_trees(&mount);
+}
+
+#[test]
+fn what_was_synced_survives_a_daemon_killed_under_load() {
+    let Some(cluster) = Cluster::of_test("kill") else { return };
+    let mut mount = cluster.mounted("1G");
+    for round in 0..5_u64 {
+        let dir = mount.dir();
+        let writer = thread::spawn(move || {
+            let synced = |n: &u64| write_synced(&dir.join(format!("{round}-{n}")), round * 1000 + n, 128 << 10).is_ok();
+            (0..1000).take_while(synced).count() as u64
+        });
+        thread::sleep(Duration::from_millis(700));
+        mount.kill();
+        let synced = writer.join().unwrap();
+        mount.mount();
+        assert!(synced > 0, "nothing was synced in round {round}");
+        (0..synced).for_each(|n| assert_content(&mount.join(format!("{round}-{n}")), round * 1000 + n, 128 << 10));
+        assert!(mount.logged().contains("ended without a word: blocklisting"), "the dead daemon was not fenced");
+    }
+    mount.check();
+}
+
+#[test]
+fn a_full_pool_is_an_error_and_files_can_be_deleted() {
+    let Some(cluster) = Cluster::of_test("full") else { return };
+    let mut mount = cluster.mounted("1G");
+    write_synced(&mount.join("kept"), 1, 16 * MIB).unwrap();
+    write_synced(&mount.join("goes"), 2, 16 * MIB).unwrap();
+    cluster.set_full_ratios(["0.0001", "0.0002", "0.0003"]);
+    let (mut refused, mut key) = (None, 100);
+    eventually("a full pool is an error", || {
+        key += 1;
+        refused = write_synced(&mount.join(format!("more-{key}")), key, MIB).err();
+        refused.is_some()
+    });
+    let refused = refused.expect("the last write failed");
+    assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC), "{refused}");
+    fs::remove_file(mount.join("goes")).expect("deleting works on a full pool");
+    File::open(mount.dir()).unwrap().sync_all().unwrap();
+    assert_content(&mount.join("kept"), 1, 16 * MIB);
+    cluster.set_full_ratios(["0.85", "0.90", "0.95"]);
+    eventually("a pool with room takes data", || write_synced(&mount.join("again"), 3, 16 * MIB).is_ok());
+    mount.check();
+    assert_content(&mount.join("kept"), 1, 16 * MIB);
+    assert_content(&mount.join("again"), 3, 16 * MIB);
+}
+
+#[test]
+fn a_cluster_that_does_not_answer_is_waited_for_with_one_message() {
+    let Some(cluster) = Cluster::of_test("silent") else { return };
+    let mut mount = cluster.mounted("1G");
+    write_synced(&mount.join("before"), 1, MIB).unwrap();
+    cluster.signal_osds(libc::SIGSTOP);
+    let path = mount.join("during");
+    let writer = thread::spawn(move || write_synced(&path, 2, 16 * MIB));
+    eventually("the daemon says that it waits", || mount.logged().contains("does not answer"));
+    assert!(!writer.is_finished(), "nothing can be durable yet");
+    cluster.signal_osds(libc::SIGCONT);
+    writer.join().unwrap().unwrap();
+    eventually("the daemon says that it goes on", || mount.logged().contains("answers again"));
+    assert_eq!(mount.logged().matches("does not answer").count(), 1, "{}", mount.logged());
+    mount.check();
+    assert_content(&mount.join("before"), 1, MIB);
+    assert_content(&mount.join("during"), 2, 16 * MIB);
+}
+
+#[test]
+fn what_is_deleted_leaves_no_objects_of_data() {
+    let Some(cluster) = Cluster::of_test("deleted") else { return };
+    let mount = cluster.mounted("1G");
+    (0..8).for_each(|n| write_synced(&mount.join(format!("file-{n}")), n, 16 * MIB).unwrap());
+    let before = cluster.objects("data");
+    assert!(before >= 32, "{before} objects");
+    (0..8).for_each(|n| fs::remove_file(mount.join(format!("file-{n}"))).unwrap());
+    eventually("the objects go", || cluster.objects("data") <= 2);
+}
+
+#[test]
+fn a_copy_of_the_directory_does_not_open_what_another_holds() {
+    let Some(cluster) = Cluster::of_test("copy") else { return };
+    let mount = cluster.mounted("1G");
+    write_synced(&mount.join("file"), 1, MIB).unwrap();
+    let copy = tempfile::tempdir_in(oncefs_system_tests::test_dir()).unwrap();
+    run(Command::new("cp").args(["-a", "--sparse=always"]).arg(mount.volume()).arg(copy.path()));
+    let refused = Command::new(oncefs()).arg("fsck").arg(copy.path().join("volume")).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("holds the objects"), "{said}");
+    assert!(said.contains(mount.volume().to_str().unwrap()), "the holder is named: {said}");
+    write_synced(&mount.join("file"), 2, MIB).expect("the holder goes on");
+}
+
+/// What mkfs says when it refuses.
+fn mkfs_refusal(cluster: &Cluster, dir: &Path, arguments: &[&str]) -> String {
+    let mut mkfs = Command::new(oncefs());
+    let output = mkfs.arg("mkfs").arg(dir).arg("--conf").arg(&cluster.conf).args(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn mkfs_says_what_is_missing_and_takes_no_foreign_objects() {
+    let Some(cluster) = Cluster::of_test("mkfs") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, address) = (dir.path().join("volume"), cluster.address());
+    let with = |more: &[&str]| mkfs_refusal(&cluster, &dir, more);
+    assert!(with(&["--data", &address, "--size", "1G"]).contains("--experimental rados"));
+    let experimental = ["--experimental", "rados", "--data"];
+    assert!(with(&[&experimental[..], &[&address]].concat()).contains("--size"));
+    let no_pool = with(&[&experimental[..], &["rados://nowhere/x", "--size", "1G"]].concat());
+    assert!(no_pool.contains("ceph osd pool create nowhere"), "{no_pool}");
+    let wrong = with(&[&experimental[..], &["rados://oncefs", "--size", "1G"]].concat());
+    assert!(wrong.contains("give rados://POOL/NAME"), "{wrong}");
+    assert!(!dir.exists(), "a refused mkfs leaves nothing");
+    let silent = dir.with_file_name("silent.conf");
+    fs::write(&silent, "[global]\nmon host = 127.0.0.1:1\nauth client required = none\n").unwrap();
+    let nobody = Cluster { conf: silent, namespace: "x".to_owned() };
+    let unreachable = mkfs_refusal(&nobody, &dir, &[&experimental[..], &[&address, "--size", "1G"]].concat());
+    assert!(unreachable.contains("does not answer"), "{unreachable}");
+    let _taken = cluster.volume("1G");
+    let in_the_way = with(&[&experimental[..], &[&address, "--size", "1G"]].concat());
+    assert!(in_the_way.contains("objects are in the namespace"), "{in_the_way}");
+}

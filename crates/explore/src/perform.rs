@@ -405,6 +405,7 @@ fn doing(operation: &Operation) -> Doing {
             BackgroundStep::SweepHints => Doing::SweepHints,
             BackgroundStep::Revisit { .. } => Doing::Revisit,
             BackgroundStep::Compress { .. } => Doing::Compress,
+            BackgroundStep::Repack { .. } => Doing::Repack,
             BackgroundStep::Rank => Doing::Rank,
             BackgroundStep::Repair | BackgroundStep::Scrub { .. } => Doing::Scrub,
             BackgroundStep::SaveSkipped => Doing::SaveSkipped,

@@ -34,6 +34,8 @@ pub enum Doing {
     Revisit,
     /// Compresses blocks.
     Compress,
+    /// Moves fragments out of packs with gaps.
+    Repack,
     /// Ranks files.
     Rank,
     /// Merges hints into the disk level.
@@ -67,6 +69,7 @@ impl Doing {
             Doing::FillHints => "fill hints",
             Doing::Revisit => "remap",
             Doing::Compress => "compress",
+            Doing::Repack => "repack",
             Doing::Rank => "rank",
             Doing::MergeHints => "merge hints",
             Doing::SweepHints => "sweep hints",

@@ -138,7 +138,7 @@ fn a_copy_of_a_tree_is_there_whole_or_not_at_all_and_a_removed_snapshot_goes() {
 
 #[test]
 fn compressed_files_keep_their_content_after_every_crash() {
-    survive(&["compressed/directed:compress"]);
+    survive(&["compressed/directed:compress", "compressed/directed:repack"]);
 }
 
 #[test]

@@ -168,6 +168,13 @@ const GROUPS: &[Figure] = &[
     ),
     gauge(
         "space",
+        "pack_bytes",
+        Unit::Bytes,
+        |s| whole(s.space("pack_bytes")),
+        "What the blocks of packs take: these contents, gaps and directories.",
+    ),
+    gauge(
+        "space",
         "staged_bytes",
         Unit::Bytes,
         |s| whole(s.space("staged_bytes")),

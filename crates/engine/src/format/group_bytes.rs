@@ -10,9 +10,10 @@ const RECORDS_BYTES: u64 = 160 << 10;
 const WRITTEN_BLOCK_BYTES: u64 = 64;
 /// The most that a block of a changed range takes: it is mapped (13), and two blocks are counted (26).
 const CHANGED_BLOCK_BYTES: u64 = 40;
-/// The most that a fragment takes in addition to a written block: its place (8), and the blocks that it lies in are made
-/// a pack (16) and counted (26).
-const FRAGMENT_BYTES: u64 = 56;
+/// The most that a fragment takes in addition to a written block: its place (9), and the three blocks that hold it are
+/// made a pack (24) and counted (39), with the length of the pack (10). A fragment that moves takes no more in all: it
+/// gets its place (16), leaves three blocks (49) and enters three (73).
+const FRAGMENT_BYTES: u64 = 84;
 /// The most that any change takes in addition: the caller's records of one file, blocks that a range cuts, first
 /// differences.
 const BASE_BYTES: u64 = 4 << 10;
@@ -32,8 +33,8 @@ impl GroupBytes {
         Self(BASE_BYTES + blocks * WRITTEN_BLOCK_BYTES)
     }
 
-    /// A change that moves this many blocks to fragments: each is stored with its place (44 bytes), the blocks that it
-    /// lies in are counted (34), and the place is mapped as where a block is written.
+    /// A change that makes or moves this many fragments: each is stored with its place, the blocks that hold it are
+    /// counted, and the place is mapped as where a block is written.
     pub fn of_fragments(blocks: u64) -> Self {
         Self(BASE_BYTES + blocks * (WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES))
     }

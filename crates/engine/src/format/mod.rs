@@ -19,6 +19,7 @@ pub mod image;
 pub mod keys;
 pub mod label;
 pub mod ops;
+pub mod pack_directory;
 pub mod page;
 pub mod pending_clone;
 pub mod record;

@@ -4,7 +4,7 @@
 //! a random 4 KiB write about 25 (40 with an eager fingerprint).
 
 use super::extent_leaf::{LEAF_BLOCKS, Target};
-use super::fragment::FragmentPlace;
+use super::fragment::{FragmentPlace, PLACE_BYTES};
 use super::keys::LeafKey;
 use super::varint;
 use crate::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
@@ -24,6 +24,8 @@ const FLAGS: u8 = 12;
 const FRAGMENT: u8 = 13;
 const FRAGMENT_FINGERPRINTED: u8 = 14;
 const PACK: u8 = 15;
+const PLACE: u8 = 16;
+const PACK_BYTES: u8 = 17;
 
 /// One change, as in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +108,20 @@ pub enum Op<'a> {
         /// How many.
         blocks: u64,
     },
+    /// Gives a fragment another place with the same bytes.
+    Place {
+        /// Its number.
+        pbn: Pbn,
+        /// Where it lies now.
+        place: FragmentPlace,
+    },
+    /// Sets the length of all fragments of a pack.
+    PackBytes {
+        /// The last block of the pack.
+        pbn: Pbn,
+        /// Bytes.
+        bytes: u64,
+    },
     /// Carries the content of an allocated block in the log.
     Data {
         /// The block.
@@ -178,7 +194,7 @@ impl OpWriter {
             Op::Fragment { pbn, place, tag, fingerprint } => {
                 self.bytes.push(if fingerprint.is_some() { FRAGMENT_FINGERPRINTED } else { FRAGMENT });
                 self.pbn(pbn, 1);
-                self.bytes.extend_from_slice(&place.encode().to_le_bytes());
+                self.bytes.extend_from_slice(&place.encode());
                 self.bytes.extend_from_slice(&tag.0.to_le_bytes());
                 self.bytes.extend_from_slice(fingerprint.as_ref().map_or(&[], |f| &f.0));
             }
@@ -186,6 +202,16 @@ impl OpWriter {
                 self.bytes.push(PACK);
                 self.pbn(pbn, blocks);
                 varint::put(&mut self.bytes, blocks);
+            }
+            Op::Place { pbn, place } => {
+                self.bytes.push(PLACE);
+                self.pbn(pbn, 1);
+                self.bytes.extend_from_slice(&place.encode());
+            }
+            Op::PackBytes { pbn, bytes } => {
+                self.bytes.push(PACK_BYTES);
+                self.pbn(pbn, 1);
+                varint::put(&mut self.bytes, bytes);
             }
             Op::Data { pbn, bytes } => {
                 assert_eq!(bytes.len(), BLOCK_BYTES, "data in the log is in whole blocks");
@@ -264,7 +290,7 @@ impl<'a> OpReader<'a> {
             FRAGMENT | FRAGMENT_FINGERPRINTED => {
                 let pbn = self.pbn()?;
                 self.advance_pbn(pbn, 1)?;
-                let place = FragmentPlace::decode(self.number()?)?;
+                let place = self.place()?;
                 let tag = Tag(self.number()?);
                 let fingerprint = if kind == FRAGMENT { None } else { Some(self.fingerprint()?) };
                 Op::Fragment { pbn, place, tag, fingerprint }
@@ -274,6 +300,16 @@ impl<'a> OpReader<'a> {
                 let blocks = varint::take(&mut self.rest)?;
                 self.advance_pbn(pbn, blocks)?;
                 Op::Pack { pbn, blocks }
+            }
+            PLACE => {
+                let pbn = self.pbn()?;
+                self.advance_pbn(pbn, 1)?;
+                Op::Place { pbn, place: self.place()? }
+            }
+            PACK_BYTES => {
+                let pbn = self.pbn()?;
+                self.advance_pbn(pbn, 1)?;
+                Op::PackBytes { pbn, bytes: varint::take(&mut self.rest)? }
             }
             COUNT => {
                 let pbn = self.pbn()?;
@@ -336,6 +372,11 @@ impl<'a> OpReader<'a> {
         Some(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
     }
 
+    fn place(&mut self) -> Option<FragmentPlace> {
+        let bytes = varint::take_bytes(&mut self.rest, PLACE_BYTES)?;
+        FragmentPlace::decode(bytes.try_into().expect("nine bytes"))
+    }
+
     fn fingerprint(&mut self) -> Option<Fingerprint> {
         let bytes = varint::take_bytes(&mut self.rest, 16)?;
         Some(Fingerprint(bytes.try_into().expect("sixteen bytes")))
@@ -378,7 +419,7 @@ mod tests {
     use super::*;
 
     fn place() -> FragmentPlace {
-        FragmentPlace { at: 4097, bytes: 3, coding: oncefs_compress::Coding::Lz4 }
+        FragmentPlace { at: 4097, bytes: 3, coding: oncefs_compress::Coding::Lz4, blocks_after: 2 }
     }
 
     fn samples(block: &[u8]) -> Vec<Op<'_>> {
@@ -403,6 +444,8 @@ mod tests {
                 fingerprint: Some(Fingerprint([5; 16])),
             },
             Op::Pack { pbn: Pbn(77), blocks: 3 },
+            Op::Place { pbn: Pbn((1 << 38) + 5), place: place() },
+            Op::PackBytes { pbn: Pbn(79), bytes: 0x1234 },
         ]
     }
 
@@ -435,9 +478,12 @@ mod tests {
         assert_eq!(bytes, golden);
         assert_eq!(encoded(&[Op::Flags { pbn: Pbn(3), flags: 5 }]), [12, 6, 5]);
         let fragment = Op::Fragment { pbn: Pbn(3), place: place(), tag: Tag(9), fingerprint: None };
-        let golden = [13, 6, 0x09, 0x40, 0, 4, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
+        let golden = [13, 6, 2, 0x09, 0x40, 0, 4, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(encoded(&[fragment]), golden);
         assert_eq!(encoded(&[Op::Pack { pbn: Pbn(3), blocks: 5 }]), [15, 6, 5]);
+        let moved = [16, 6, 2, 0x09, 0x40, 0, 4, 0, 0, 0, 0];
+        assert_eq!(encoded(&[Op::Place { pbn: Pbn(3), place: place() }]), moved);
+        assert_eq!(encoded(&[Op::PackBytes { pbn: Pbn(3), bytes: 300 }]), [17, 6, 0xAC, 2]);
     }
 
     #[test]

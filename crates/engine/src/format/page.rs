@@ -6,7 +6,7 @@
 //!
 //! A page of fragments has 12 entries of 40 bytes to a sector: such an entry, followed by the fragment's place.
 
-use super::fragment::{self, FragmentPlace, PAGE_FRAGMENTS, is_fragment};
+use super::fragment::{self, FragmentPlace, PAGE_FRAGMENTS, PLACE_BYTES, is_fragment};
 use super::{at, checksum};
 use crate::{Blocks, Fingerprint, Pbn, Tag};
 
@@ -25,7 +25,8 @@ pub const BAD: u8 = 1;
 pub const COPIED: u8 = 2;
 /// Flag: the block is a replica, and a record has its reference.
 pub const REPLICA: u8 = 4;
-/// Flag: the block holds fragments. Its count is how many have a byte in it.
+/// Flag: the block holds fragments. Its count is how many have a byte in it; that of the last block of a pack is how many
+/// fragments the pack has, and its tag is their length together.
 pub const PACK: u8 = 8;
 /// Flag: the content does not shrink when it is compressed.
 pub const INCOMPRESSIBLE: u8 = 16;
@@ -44,18 +45,19 @@ const COUNT_AT: usize = 24;
 const FLAGS_AT: usize = 28;
 const SECTOR_FRAGMENTS: usize = 12;
 const FRAGMENT_ENTRY_BYTES: usize = 40;
-const PLACE_AT: usize = 32;
+const PLACE_AT: usize = 31;
 const SEED: u64 = 0x7461_626C;
 const _: () = assert!(ENTRIES_AT + SECTOR_FRAGMENTS * FRAGMENT_ENTRY_BYTES <= SECTOR_BYTES);
 const _: () = assert!(fragment::PAGE_NUMBERS == PAGE_ENTRIES);
 const _: () = assert!(SECTOR_FRAGMENTS as u64 * SECTORS == PAGE_FRAGMENTS && ENTRY_BYTES <= PLACE_AT);
+const _: () = assert!(PLACE_AT + PLACE_BYTES == FRAGMENT_ENTRY_BYTES);
 const _: () = assert!(ENTRIES_AT + SECTOR_ENTRIES * ENTRY_BYTES == SECTOR_BYTES);
 const _: () = assert!(PAGE_BYTES / SECTOR_BYTES * SECTOR_ENTRIES == PAGE_ENTRIES as usize);
 
 /// The table's entry of one pbn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Checksum of the content.
+    /// Checksum of the content. Of a block that holds fragments, see [`PACK`].
     pub tag: Tag,
     /// Fingerprint of the content, if it was computed.
     pub fingerprint: Option<Fingerprint>,
@@ -85,6 +87,11 @@ impl Entry {
     /// Whether the block holds fragments, and no content of its own.
     pub fn is_pack(&self) -> bool {
         self.count > 0 && self.flags & PACK != 0
+    }
+
+    /// The length of all fragments of a pack, if this is its last block.
+    pub fn pack_bytes(&self) -> Option<u64> {
+        (self.is_pack() && self.tag != Tag(0)).then_some(self.tag.0)
     }
 }
 
@@ -303,14 +310,16 @@ impl Page {
         if self.is_damaged(pbn) || !has_entry(pbn) {
             return None;
         }
-        FragmentPlace::decode(at::u64(self.bytes.as_slice(), Self::place(pbn).1 + PLACE_AT))
+        let start = Self::place(pbn).1 + PLACE_AT;
+        let place: &[u8; PLACE_BYTES] = self.bytes[start..start + PLACE_BYTES].try_into().expect("nine bytes");
+        FragmentPlace::decode(place)
     }
 
     /// Sets only the place of a fragment.
     pub fn set_fragment_place(&mut self, pbn: Pbn, place: FragmentPlace) {
         assert!(is_fragment(pbn) && !self.is_damaged(pbn), "block {pbn} is given the place of a fragment");
         let (sector, start) = Self::place(pbn);
-        self.bytes[start + PLACE_AT..start + FRAGMENT_ENTRY_BYTES].copy_from_slice(&place.encode().to_le_bytes());
+        self.bytes[start + PLACE_AT..start + FRAGMENT_ENTRY_BYTES].copy_from_slice(&place.encode());
         self.changed_sectors |= 1 << sector;
     }
 
@@ -371,15 +380,15 @@ mod tests {
     fn the_entry_of_a_fragment_has_its_golden_bytes_and_comes_back() {
         let number = fragment::FIRST_PAGE + 1;
         let pbn = Pbn(number * PAGE_ENTRIES + 13);
-        let place = FragmentPlace { at: 9_000, bytes: 700, coding: oncefs_compress::Coding::Lz4 };
+        let place = FragmentPlace { at: 9_000, bytes: 700, coding: oncefs_compress::Coding::Lz4, blocks_after: 3 };
         let mut page = Page::empty();
         page.set(pbn, &sample());
         page.set_fragment_place(pbn, place);
         let bytes = page.sealed(number, 5);
         let start = 512 + 16 + 40;
         assert_eq!(bytes[start..start + 10], [2, 1, 0, 0, 0, 0, 0, 0, 9, 9]);
-        assert_eq!(bytes[start + 24..start + 32], [3, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[start + 32..start + 40], place.encode().to_le_bytes());
+        assert_eq!(bytes[start + 24..start + 31], [3, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[start + 31..start + 40], place.encode());
         let back = Page::from_disk(number, &bytes).unwrap();
         assert_eq!((back.entry(pbn), back.fragment_place(pbn)), (sample(), Some(place)));
         assert_eq!((back.fragment_place(pbn.plus(1)), back.entry(pbn.plus(1))), (None, Entry::default()));

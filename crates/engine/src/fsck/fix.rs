@@ -14,15 +14,16 @@ use crate::commit::checkpoint::Commits;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::ScrubRecord;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
-use crate::format::fragment::is_fragment;
+use crate::format::fragment::{FragmentPlace, is_fragment};
 use crate::format::keys;
 use crate::format::ops::Op;
 use crate::format::page::{BAD, Entry, PACK, page_of};
 use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
+use crate::fsck::lost_places::{FoundPlaces, LostPlaces};
 use crate::state::loading::Metadata;
-use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// A repair ends after this many rounds. Three repair everything that one audit reports.
 const ROUNDS_MAX: usize = 1_000;
@@ -60,7 +61,7 @@ part! {
     /// Repairs what a check finds.
     pub struct Fixer {
         base: state, stored, journal, maps, health, data, hasher, staging;
-        metadata: Metadata, commits: Commits, checker: Checker
+        metadata: Metadata, commits: Commits, checker: Checker, lost_places: LostPlaces
     }
 }
 
@@ -84,8 +85,14 @@ impl Fixer {
         let may = |fault: &&Fault| fault.remedy() <= limit && fault.remedy() != Remedy::None;
         let rank = faults.iter().filter(may).map(Fault::rank).min();
         let mut is_changed = false;
-        for fault in faults.iter().filter(may).filter(|fault| Some(fault.rank()) == rank) {
-            if self.mend(fault)? {
+        let of_rank = || faults.iter().filter(may).filter(move |fault| Some(fault.rank()) == rank);
+        let lost = of_rank().filter_map(|fault| match fault {
+            Fault::Count { pbn, blocks, stored: 0, .. } if is_fragment(*pbn) => Some((pbn.0..pbn.0 + blocks).map(Pbn)),
+            _ => None,
+        });
+        let places = self.lost_places.find(&lost.flatten().collect())?;
+        for fault in of_rank() {
+            if self.mend(fault, &places)? {
                 is_changed = true;
                 repaired.note(fault);
             }
@@ -110,15 +117,17 @@ impl Fixer {
     }
 
     /// Repairs one fault. False: another fault that is not repaired prevents it.
-    fn mend(&self, fault: &Fault) -> Result<bool> {
+    fn mend(&self, fault: &Fault, places: &FoundPlaces) -> Result<bool> {
         let mended = match fault {
             Fault::Outside { key, extent } => self.make_hole(*key, extent),
             Fault::Count { pbn, blocks, stored, found, .. } => {
                 (pbn.0..pbn.0 + blocks).map(Pbn).try_for_each(|pbn| match stored {
+                    0 if is_fragment(pbn) => self.restore_fragment(pbn, *found, places.get(&pbn)),
                     0 => self.restore_entry(pbn, *found),
                     _ => self.set_count(pbn, *found),
                 })
             }
+            Fault::PackBytes { pbn, found, .. } => self.set_pack_bytes(*pbn, *found),
             Fault::Sum { sum, found, .. } => {
                 self.set_sum(*sum, Blocks(*found));
                 Ok(())
@@ -179,15 +188,16 @@ impl Fixer {
     /// Gives a block that has references but no entry a new one. Its tag is that of the present content. If the old
     /// entry has the same tag, it was right, and its fingerprint is kept. A block that is known to be bad stays bad:
     /// its record has the tag of its right content.
-    /// Nothing tells where a fragment without an entry lies, so its content is lost: it has no place. A block that holds
-    /// fragments becomes a pack again.
+    /// A block that holds fragments becomes a pack again.
     fn restore_entry(&self, pbn: Pbn, count: u32) -> Result<()> {
-        if self.checker.holds_fragments(pbn)? {
+        if let Some(bytes) = self.checker.pack_bytes_of(pbn)? {
             let mut state = self.metadata.lock_with_pages(&self.state, || vec![page_of(pbn)])?;
-            state.table.edit(page_of(pbn)).set(pbn, &Entry { count, flags: PACK, ..Entry::default() });
+            let entry = Entry { count, flags: PACK, tag: Tag(bytes), fingerprint: None };
+            state.table.edit(page_of(pbn)).set(pbn, &entry);
             state.group.touch(Instant::now());
             state.group.push(&Op::Pack { pbn, blocks: 1 });
             state.group.push(&Op::Count { pbn, blocks: 1, count });
+            state.group.push(&Op::PackBytes { pbn, bytes });
             state.table.shrink();
             return Ok(());
         }
@@ -195,7 +205,6 @@ impl Fixer {
         let tag = match (bad, self.staging.get(pbn)) {
             (Some(record), _) => record.tag,
             (None, Some(block)) => self.hasher.tag(&block),
-            (None, None) if is_fragment(pbn) => crate::Tag::default(),
             (None, None) => {
                 let mut block = AlignedBuf::new(BLOCK_BYTES);
                 self.data.read(pbn, &mut block)?;
@@ -213,6 +222,43 @@ impl Fixer {
         if flags != 0 {
             state.group.push(&Op::Flags { pbn, flags });
         }
+        state.table.shrink();
+        Ok(())
+    }
+
+    /// Gives a fragment that has references but no entry a new one, with the place that a directory names. Without such a
+    /// directory its content is lost: it has no place.
+    fn restore_fragment(&self, pbn: Pbn, count: u32, found: Option<&(Tag, FragmentPlace)>) -> Result<()> {
+        let bad = self.state.lock().bad.get(pbn);
+        let tag = bad.map(|record| record.tag).or(found.map(|(tag, _)| *tag)).unwrap_or_default();
+        let flags = if bad.is_some() { BAD } else { 0 };
+        let mut state = self.metadata.lock_with_pages(&self.state, || vec![page_of(pbn)])?;
+        let page = state.table.edit(page_of(pbn));
+        page.set(pbn, &Entry { tag, fingerprint: None, count, flags });
+        if let Some((_, place)) = found {
+            page.set_fragment_place(pbn, *place);
+        }
+        state.group.touch(Instant::now());
+        match found {
+            Some((_, place)) => state.group.push(&Op::Fragment { pbn, place: *place, tag, fingerprint: None }),
+            None => state.group.push(&Op::Store { pbn, tag, fingerprint: None }),
+        }
+        state.group.push(&Op::Count { pbn, blocks: 1, count });
+        if flags != 0 {
+            state.group.push(&Op::Flags { pbn, flags });
+        }
+        state.table.shrink();
+        Ok(())
+    }
+
+    /// Sets the length of a pack to that of its fragments.
+    fn set_pack_bytes(&self, pbn: Pbn, bytes: u64) -> Result<()> {
+        let mut state = self.metadata.lock_with_pages(&self.state, || vec![page_of(pbn)])?;
+        let page = state.table.edit(page_of(pbn));
+        let entry = Entry { tag: Tag(bytes), ..page.entry(pbn) };
+        page.set(pbn, &entry);
+        state.group.touch(Instant::now());
+        state.group.push(&Op::PackBytes { pbn, bytes });
         state.table.shrink();
         Ok(())
     }

@@ -4,5 +4,6 @@ pub mod audit;
 pub mod check;
 pub mod fix;
 pub mod lost_content;
+pub mod lost_places;
 pub mod parts;
 pub mod sort;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::fsck::check::Checker;
 use crate::fsck::fix::Fixer;
+use crate::fsck::lost_places::LostPlaces;
 use crate::volume::assembly::Volume;
 
 /// Checks this volume.
@@ -13,5 +14,7 @@ pub fn checker(volume: &Volume) -> Checker {
 
 /// Repairs this volume.
 pub fn fixer(volume: &Volume) -> Fixer {
-    Fixer::new(&volume.base, &volume.metadata, &volume.commits, &Arc::new(checker(volume)))
+    let checker = Arc::new(checker(volume));
+    let lost_places = Arc::new(LostPlaces::new(&volume.base, &checker));
+    Fixer::new(&volume.base, &volume.metadata, &volume.commits, &checker, &lost_places)
 }

@@ -89,6 +89,30 @@ impl FreeBlocks {
         self.space.give_back(runs);
     }
 
+    /// An order for the directory of a pack. The numbers of its fragments are taken, or they are live.
+    pub fn pack_order(&self) -> u64 {
+        self.state.lock().next_pack_order()
+    }
+
+    /// Takes adjacent blocks for a change that frees more blocks than these, also from the room that is kept back.
+    /// They are not claimed, so nothing else is refused for them. None: the searched regions, or the host, have no such
+    /// room now.
+    pub fn take_to_repack(&self, blocks: u64) -> Result<Option<Run>> {
+        match self.space.take_host_bytes(blocks) {
+            Err(Error::NoSpace) => return Ok(None),
+            other => other?,
+        }
+        match self.space.allocate_run(blocks, &mut |region| self.load_region(region)) {
+            Err(Error::NoSpace) => Ok(None),
+            other => other,
+        }
+    }
+
+    /// Gives back what `take_to_repack` gave and what was never published.
+    pub fn give_back_unclaimed(&self, runs: &[Run]) {
+        self.space.give_back(runs);
+    }
+
     /// Adds a region of numbers.
     fn add_numbers(&self) -> Result<()> {
         let end = self.stored.fragment_pages_end()? + REGION_PAGES;

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     fn extents(places: &[(u64, u16)]) -> Vec<(u64, u64)> {
-        let place = |&(at, bytes): &(u64, u16)| FragmentPlace { at, bytes, coding: Coding::Lz4 };
+        let place = |&(at, bytes): &(u64, u16)| FragmentPlace { at, bytes, coding: Coding::Lz4, blocks_after: 1 };
         extents_of(places.iter().map(place)).iter().map(|extent| (extent.at, extent.end)).collect()
     }
 

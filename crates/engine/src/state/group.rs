@@ -1,6 +1,5 @@
 //! The commit group that publications are collected in: the operations of the next log record.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::Pbn;
@@ -61,9 +60,9 @@ impl Group {
     }
 
     /// Appends new counts of blocks.
-    pub fn count(&mut self, counts: &BTreeMap<Pbn, u32>) {
+    pub fn count(&mut self, counts: impl Iterator<Item = (Pbn, u32)>) {
         let mut run = CountRun::default();
-        counts.iter().for_each(|(pbn, count)| run.add(*pbn, *count, self));
+        counts.for_each(|(pbn, count)| run.add(pbn, count, self));
         run.end(self);
     }
 

@@ -5,6 +5,7 @@ pub mod claimed_room;
 pub mod extents;
 pub mod fragments;
 pub mod group;
+pub mod holders;
 pub mod loaded_pages;
 pub mod loading;
 pub mod maps;

@@ -8,7 +8,7 @@
 //! released it is durable, after the readers that may see it are done, and after the trim of the log records that carry
 //! its data.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -27,6 +27,7 @@ use crate::space::allocator::Run;
 use crate::space::pins::EndedEpoch;
 use crate::state::claimed_room::Claims;
 use crate::state::group::{CountRun, Group};
+use crate::state::holders::Holders;
 use crate::state::maps::Leaves;
 use crate::state::pending_clones::{CloneStep, PendingClones};
 use crate::state::records::Records;
@@ -52,6 +53,19 @@ pub struct StoredFragment {
     pub block: StoredBlock,
     /// Where it was written.
     pub place: FragmentPlace,
+}
+
+/// A fragment that gets another place.
+#[derive(Clone, Copy, Debug)]
+pub struct MovedFragment {
+    /// Its number.
+    pub pbn: Pbn,
+    /// The content that it must still hold.
+    pub tag: Tag,
+    /// The place that it must still have.
+    pub from: FragmentPlace,
+    /// The same bytes at another place.
+    pub to: FragmentPlace,
 }
 
 /// A further reference to a stored block.
@@ -81,6 +95,8 @@ pub struct Plan {
     pub stores: Vec<StoredBlock>,
     /// New fragments, each with its first reference.
     pub fragments: Vec<StoredFragment>,
+    /// Fragments that move. None of them is released by the same plan.
+    pub moves: Vec<MovedFragment>,
     /// Further references, also to blocks in `stores` and in `fragments`.
     pub increfs: Vec<Incref>,
     /// References to release, after `increfs`.
@@ -150,8 +166,9 @@ impl Plan {
         let fragments = self
             .fragments
             .iter()
-            .flat_map(|fragment| fragment.place.blocks().map(page_of).chain([page_of(fragment.block.pbn)]));
-        let maps = stores.chain(increfs).chain(fingerprints).chain(runs).chain(fragments);
+            .flat_map(|fragment| fragment.place.holders().map(page_of).chain([page_of(fragment.block.pbn)]));
+        let moves = self.moves.iter().flat_map(MovedFragment::changed).map(page_of);
+        let maps = stores.chain(increfs).chain(fingerprints).chain(runs).chain(fragments).chain(moves);
         maps.chain(of_records).chain(record_stores).chain(flags).chain(record_decrefs).collect()
     }
 
@@ -159,9 +176,10 @@ impl Plan {
     fn changed_blocks(&self) -> impl Iterator<Item = Pbn> + '_ {
         let stores = self.stores.iter().chain(&self.record_stores).map(|store| store.pbn);
         let runs = self.decrefs.iter().chain(&self.shared).flat_map(|run| run.pbns());
-        let fragments = self.fragments.iter().flat_map(|fragment| fragment.place.blocks().chain([fragment.block.pbn]));
+        let fragments = self.fragments.iter().flat_map(|fragment| fragment.place.holders().chain([fragment.block.pbn]));
         stores
             .chain(fragments)
+            .chain(self.moves.iter().flat_map(MovedFragment::changed))
             .chain(runs)
             .chain(self.record_decrefs.iter().copied())
             .chain(self.flags.iter().map(|(pbn, _)| *pbn))
@@ -208,6 +226,10 @@ pub struct State {
     pub durable_sequence: u64,
     /// How much is compressed.
     pub fragment_totals: FragmentTotals,
+    /// Bytes of fragments that were freed since the mount.
+    pub fragment_bytes_freed: u64,
+    /// The order of the last directory of a pack.
+    pub(super) pack_order: u64,
     /// Blocks known to be bad.
     pub bad: BadBlocks,
     /// Freed blocks that had a replica, which is to be dropped.
@@ -236,6 +258,8 @@ impl State {
             logged_frozen: 0,
             durable_sequence,
             fragment_totals: FragmentTotals::default(),
+            fragment_bytes_freed: 0,
+            pack_order: 0,
             bad: BadBlocks::default(),
             orphaned: Vec::new(),
             clones: PendingClones::default(),
@@ -287,6 +311,7 @@ impl State {
             entry.count == 0 || entry.tag != incref.tag || entry.count > COUNT_MAX - 2
         });
         refused.extend(record_increfs.map(|incref| incref.pbn));
+        refused.extend(plan.moves.iter().filter(|moved| !self.may_move(moved)).map(|moved| moved.pbn));
         refused
     }
 
@@ -325,7 +350,7 @@ impl State {
     /// reservation that another change has used since, or on blocks that became shared since. All pages of the plan are
     /// in memory.
     pub fn lacks_room(&mut self, plan: &Plan) -> bool {
-        let unclaimed = plan.reserved_delta.saturating_sub(plan.reserved_claim);
+        let unclaimed = plan.reserved_delta.saturating_sub(plan.reserved_claim) + plan.blocks_of_moves();
         let Some(unclaimed) = u64::try_from(unclaimed).ok().filter(|unclaimed| *unclaimed > 0) else { return false };
         self.claims.free(&self.totals).0.saturating_add(self.freed_by(plan).unwrap_or(0)) < unclaimed
     }
@@ -340,6 +365,8 @@ impl State {
             return Err("a map or a record gives back the label".to_owned());
         }
         let mut freed = 0;
+        let mut leaving: Vec<FragmentPlace> =
+            plan.moves.iter().filter(|moved| self.may_move(moved)).map(|moved| moved.from).collect();
         let mut last_fragments = Vec::new();
         let mut entries = self.table.entries();
         for same in released.chunk_by(|one, other| one == other) {
@@ -352,7 +379,8 @@ impl State {
                 is_last => freed += u64::from(is_last),
             }
         }
-        Ok(freed + self.packs_freed_by(&last_fragments)?)
+        leaving.extend(last_fragments.into_iter().filter_map(|pbn| self.table.fragment_place(pbn)));
+        Ok(freed + self.packs_freed_by(&leaving)?)
     }
 
     /// Applies a plan whose pages are in memory, without contradictions, refused increfs or lack of room. Returns the
@@ -367,6 +395,7 @@ impl State {
             self.store(store);
         }
         self.store_fragments(&plan.fragments);
+        self.move_fragments(&plan.moves);
         let increfs = plan.increfs.iter().chain(&plan.record_increfs).map(|incref| incref.pbn);
         self.take_references(increfs.chain(plan.shared.iter().flat_map(|run| run.pbns())));
         let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
@@ -490,9 +519,9 @@ impl State {
             counts.add(pbn, count - times, &mut self.group);
         });
         counts.end(&mut self.group);
-        let mut holders = BTreeMap::new();
-        let packs_freed: u64 = fragments.iter().map(|pbn| self.leave_holders(*pbn, &mut holders)).sum();
-        self.group.count(&holders);
+        let mut holders = Holders::default();
+        let packs_freed: u64 = fragments.iter().map(|pbn| self.free_fragment(*pbn, &mut holders)).sum();
+        holders.log(&mut self.group);
         self.totals.used = self.totals.used - Blocks((freed.len() - fragments.len()) as u64 + packs_freed);
         freed
     }

@@ -33,6 +33,10 @@ pub enum Redo {
     Fragment(Pbn, FragmentPlace, Tag, Option<Fingerprint>),
     /// A block that holds fragments. Its count follows.
     Pack(Pbn),
+    /// A new place of a fragment.
+    Place(Pbn, FragmentPlace),
+    /// A new length of all fragments of the pack that ends with this block.
+    PackBytes(Pbn, u64),
 }
 
 impl Redo {
@@ -41,6 +45,7 @@ impl Redo {
         match *self {
             Redo::Store(pbn, ..) | Redo::Count(pbn, ..) | Redo::Fingerprint(pbn, _) => pbn,
             Redo::Flags(pbn, _) | Redo::Fragment(pbn, ..) | Redo::Pack(pbn) => pbn,
+            Redo::Place(pbn, _) | Redo::PackBytes(pbn, _) => pbn,
         }
     }
 }
@@ -383,7 +388,13 @@ fn redone(mut page: Page, redo: &[(u64, Redo)]) -> Page {
                 page.set_fragment_place(pbn, place);
             }
             Redo::Pack(pbn) if is_new(pbn) => page.set(pbn, &Entry { flags: PACK, ..Entry::default() }),
+            Redo::Place(pbn, place) if is_new(pbn) => page.set_fragment_place(pbn, place),
+            Redo::PackBytes(pbn, bytes) if is_new(pbn) => {
+                let entry = Entry { tag: Tag(bytes), ..page.entry(pbn) };
+                page.set(pbn, &entry);
+            }
             Redo::Store(..) | Redo::Fingerprint(..) | Redo::Flags(..) | Redo::Fragment(..) | Redo::Pack(..) => {}
+            Redo::Place(..) | Redo::PackBytes(..) => {}
         }
     }
     page

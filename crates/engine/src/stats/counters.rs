@@ -271,6 +271,10 @@ counters! {
     blocks_defragmented,
     /// Places in files whose blocks became fragments.
     blocks_compressed,
+    /// Fragments that moved to a new pack, so that the gaps beside them became free.
+    fragments_repacked,
+    /// Bytes written by that.
+    repack_bytes_written,
     /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
     /// Blocks of other files that were read around small ones.

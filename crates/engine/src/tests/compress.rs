@@ -5,11 +5,10 @@ use oncefs_compress::Method;
 
 use crate::device::Device;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
-use crate::format::fragment::{FIRST_PAGE, is_fragment};
+use crate::format::fragment::is_fragment;
 use crate::format::keys::LeafKey;
-use crate::format::page::{PAGE_BYTES, Page, SECTOR_BYTES, page_of};
-use crate::fsck::check::fault::Remedy;
-use crate::fsck::parts::{checker, fixer};
+use crate::format::page::page_of;
+use crate::fsck::parts::checker;
 use crate::settings::values::{Compress, Inline, Settings};
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
@@ -261,37 +260,6 @@ fn a_number_that_holds_other_content_by_now_is_compressed_anew() {
     compress_all(&volume);
     let content = text(30, last.0);
     assert_content(&volume, &[(MapId(1), first), (last, content.clone()), (MapId(200), content)]);
-}
-
-#[test]
-fn what_a_damaged_page_of_fragments_held_is_an_error_and_can_be_removed() {
-    let devices = Devices::new(Blocks(2_000), zstd());
-    let files = vec![(MapId(1), text(60, 1)), (MapId(2), text(60, 2))];
-    let volume = written(&devices, &files);
-    compress_all(&volume);
-    let first = pbns_of(&volume, MapId(1))[0];
-    volume.commits.checkpoint().unwrap();
-    drop(volume);
-    let page = page_of(first) - FIRST_PAGE;
-    let at = page * PAGE_BYTES as u64 + (Page::sector_of(first) * SECTOR_BYTES) as u64 + 100;
-    devices.fragments.write_at(&[0xFF; 8], at).unwrap();
-    let volume = devices.open();
-    assert!(matches!(volume.reader.read(MapId(1), 0, BLOCK_BYTES), Err(Error::Corrupt { .. })));
-    assert!(!checker(&volume).check(true, &mut |_, _| ()).unwrap().is_clean());
-    fixer(&volume).repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
-    let read = |n: u64| volume.reader.read(MapId(1), n * BLOCK, BLOCK_BYTES).map(|read| read.to_vec());
-    let lost = (0..60).filter(|n| read(*n).is_err()).count();
-    assert!((1..=12).contains(&lost), "{lost} blocks are lost with a sector");
-    for (n, block) in (0..).zip(files[0].1.chunks(BLOCK_BYTES)) {
-        assert!(read(n).is_ok_and(|read| read == block) || read(n).is_err(), "block {n} has other bytes");
-    }
-    for (map, _) in &files {
-        volume.range_changes.truncate(*map, 0, |_, _| ()).unwrap();
-    }
-    volume.commits.checkpoint().unwrap();
-    let report = checker(&volume).check(true, &mut |_, _| ()).unwrap();
-    assert!(report.is_clean(), "{:#?}", report.problems);
-    assert_eq!(used(&volume), 1);
 }
 
 #[test]

@@ -36,6 +36,8 @@ mod lock_order;
 #[cfg(not(feature = "schedules"))]
 mod map_look_ups;
 #[cfg(not(feature = "schedules"))]
+mod packs;
+#[cfg(not(feature = "schedules"))]
 mod race;
 #[cfg(not(feature = "schedules"))]
 mod revisit;

@@ -28,6 +28,7 @@ use crate::state::loading::Metadata;
 use crate::worker::compress::BlockCompressor;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
+use crate::worker::repack::Repacker;
 use crate::worker::revisit::Revisits;
 use crate::worker::work_loop::WorkLoop;
 use crate::worker::worklist::Worklist;
@@ -134,6 +135,9 @@ pub struct Volume {
     /// Compresses blocks of files.
     #[cfg(any(test, feature = "testing"))]
     pub block_compressor: Arc<BlockCompressor>,
+    /// Packs fragments anew.
+    #[cfg(any(test, feature = "testing"))]
+    pub repacker: Arc<Repacker>,
     /// Gives each kind of out-of-line work its turn.
     pub work_loop: Arc<WorkLoop>,
 }
@@ -200,8 +204,9 @@ impl Volume {
             file_ranker = FileRanker(change_room);
             block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
                 change_room, lazy_clones, publisher, worklist);
+            repacker = Repacker(metadata, free_blocks, block_writer, damage_reports, change_room, publisher);
             work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,
-                file_ranker, block_compressor, revisits, worklist);
+                file_ranker, block_compressor, repacker, revisits, worklist);
         }
         Self {
             base,
@@ -248,6 +253,8 @@ impl Volume {
             file_ranker,
             #[cfg(any(test, feature = "testing"))]
             block_compressor,
+            #[cfg(any(test, feature = "testing"))]
+            repacker,
             work_loop,
         }
     }

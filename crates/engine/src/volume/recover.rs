@@ -64,8 +64,8 @@ fn names_nothing(op: &Op<'_>, data: Blocks) -> bool {
         let is_of_fragments = blocks.clone().all(|number| is_number(Pbn(number)));
         !blocks.is_empty() && (blocks.start == 0 || blocks.end > data.0) && !is_of_fragments
     };
-    let lies_outside = matches!(op, Op::Fragment { pbn, place, .. }
-        if !is_number(*pbn) || place.blocks().any(|pbn| pbn.0 >= data.0));
+    let lies_outside = matches!(op, Op::Fragment { pbn, place, .. } | Op::Place { pbn, place }
+        if !is_number(*pbn) || place.pack_end().0 >= data.0);
     lies_outside || is_nothing(blocks_of(op))
 }
 
@@ -76,7 +76,7 @@ fn blocks_of(op: &Op<'_>) -> Range<u64> {
             pbn.0..pbn.plus(1).0
         }
         Op::Count { pbn, blocks, .. } | Op::Pack { pbn, blocks } => pbn.0..pbn.plus(blocks).0,
-        Op::Fragment { pbn, .. } => pbn.0..pbn.plus(1).0,
+        Op::Fragment { pbn, .. } | Op::Place { pbn, .. } | Op::PackBytes { pbn, .. } => pbn.0..pbn.plus(1).0,
         Op::Map { blocks, target: Target::Data(pbn), .. } => pbn.0..pbn.plus(u64::from(blocks)).0,
         Op::Map { .. } | Op::Put { .. } | Op::Delete { .. } | Op::DropLeaf { .. } => 0..0,
     }
@@ -113,6 +113,8 @@ fn replay_op(state: &mut State, staging: &Staging, sequence: u64, op: &Op<'_>, f
             found.stored.push((tag, pbn));
             state.table.add_redo(sequence, Redo::Fragment(pbn, place, tag, fingerprint));
         }
+        Op::Place { pbn, place } => state.table.add_redo(sequence, Redo::Place(pbn, place)),
+        Op::PackBytes { pbn, bytes } => state.table.add_redo(sequence, Redo::PackBytes(pbn, bytes)),
         Op::Pack { pbn, blocks } => {
             for pbn in (pbn.0..pbn.0 + blocks).map(Pbn) {
                 // As where a block is stored: data of an earlier group is replaced.

@@ -41,6 +41,7 @@ impl Volume {
                 ("available_bytes".to_owned(), available.bytes()),
                 ("compressed_bytes".to_owned(), Blocks(state.fragment_totals.fragments).bytes()),
                 ("fragment_bytes".to_owned(), state.fragment_totals.bytes),
+                ("pack_bytes".to_owned(), Blocks(state.fragment_totals.blocks).bytes()),
                 ("staged_bytes".to_owned(), staged),
                 ("bad_bytes".to_owned(), (state.bad.len() * BLOCK_BYTES) as u64),
             ]),

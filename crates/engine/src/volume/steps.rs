@@ -37,6 +37,11 @@ pub enum BackgroundStep {
         /// The bound.
         blocks_max: u64,
     },
+    /// Moves fragments of about this many blocks out of packs with gaps.
+    Repack {
+        /// The bound.
+        blocks_max: u64,
+    },
     /// Handles bad blocks that reads and writes noticed.
     Repair,
     /// Continues the scrub, or begins a pass, by at most this many blocks.
@@ -76,6 +81,7 @@ impl Volume {
             BackgroundStep::Revisit { blocks_max } => Ok(self.revisits.revisit(blocks_max)?.is_some()),
             BackgroundStep::Rank => Ok(self.file_ranker.rank()?.is_some()),
             BackgroundStep::Compress { blocks_max } => Ok(self.block_compressor.compress_some(blocks_max)?.is_some()),
+            BackgroundStep::Repack { blocks_max } => Ok(self.repacker.repack_some(blocks_max)?.is_some()),
             BackgroundStep::Repair => self.repairs.repair_noticed().map(|()| false),
             BackgroundStep::Scrub { blocks_max } => self.scrubber.scrub_step(blocks_max),
             BackgroundStep::CatchUpRecords => {

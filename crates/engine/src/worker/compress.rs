@@ -279,7 +279,7 @@ impl BlockCompressor {
         for pack in &mut batch.packs {
             let Some(run) = self.free_blocks.allocate_contiguous(pack.blocks(), left_min)? else { continue };
             pack.run = Some(run);
-            let bytes = pack.padded();
+            let bytes = pack.sealed(self.free_blocks.pack_order(), &self.hasher);
             self.block_writer.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))?;
         }
         Ok(())

@@ -1,16 +1,88 @@
-//! Packs: the fragments of a batch, one behind the other across the borders of blocks, in up to 64 KiB of adjacent space.
+//! Packs: fragments one behind the other across the borders of blocks, in up to 64 KiB of adjacent space, with a
+//! directory at the end.
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_compress::Coding;
 
-use crate::format::fragment::FragmentPlace;
+use crate::format::fragment::{FragmentPlace, PACK_BLOCKS_MAX};
+use crate::format::pack_directory::{FRAGMENTS_MAX, Listed, PackDirectory, directory_bytes};
 use crate::format::page::Entry;
+use crate::hash::Hasher;
 use crate::space::allocator::Run;
 use crate::state::published::{Incref, StoredFragment};
-use crate::{BLOCK_BYTES, Pbn};
+use crate::{BLOCK_BYTES, Pbn, Tag};
 
-/// Most bytes of a pack.
-const PACK_BYTES_MAX: usize = 64 << 10;
+/// Adjacent fragments.
+#[derive(Default)]
+pub struct Pack {
+    bytes: Vec<u8>,
+    listed: Vec<Listed>,
+    /// Where it lies. None: it has no place.
+    pub run: Option<Run>,
+    /// Its blocks that hold published fragments.
+    used: Vec<Pbn>,
+}
+
+impl Pack {
+    /// Whether another fragment of this length makes it no longer than `blocks_max`.
+    pub fn has_room_for(&self, bytes: usize, blocks_max: u64) -> bool {
+        let fragments = self.listed.len() + 1;
+        let whole = self.bytes.len() + bytes + directory_bytes(fragments);
+        fragments <= FRAGMENTS_MAX && whole as u64 <= blocks_max * BLOCK_BYTES as u64
+    }
+
+    /// Adds a fragment behind the others. Its number may follow (`give_number`).
+    pub fn add(&mut self, number: Pbn, tag: Tag, fragment: &[u8], coding: Coding) {
+        self.bytes.extend_from_slice(fragment);
+        self.listed.push(Listed { number, bytes: fragment.len() as u16, coding, tag });
+    }
+
+    /// How many fragments it has.
+    pub fn len(&self) -> usize {
+        self.listed.len()
+    }
+
+    /// The length of its fragments together.
+    pub fn fragment_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// How many blocks it takes.
+    pub fn blocks(&self) -> u64 {
+        (self.bytes.len() + directory_bytes(self.listed.len())).div_ceil(BLOCK_BYTES) as u64
+    }
+
+    /// Its blocks, with the directory at the end. Its fragments have numbers, and it has a place.
+    pub fn sealed(&self, order: u64, hasher: &Hasher) -> Vec<u8> {
+        let run = self.run.expect("a pack is sealed for its place");
+        debug_assert!(self.listed.iter().all(|listed| listed.number != Pbn(0)), "each fragment has a number");
+        let mut bytes = self.bytes.clone();
+        bytes.resize(self.blocks() as usize * BLOCK_BYTES, 0);
+        let directory = PackDirectory { order, blocks: run.blocks as u8, fragments: self.listed.clone() };
+        let last = bytes.len() - BLOCK_BYTES;
+        directory.write(Pbn(run.end().0 - 1), &mut bytes[last..], |bytes| hasher.tag(bytes).0);
+        bytes
+    }
+
+    /// Where a fragment that begins at this byte of the pack lies. None: the pack has no place.
+    fn place(&self, from: usize, bytes: u16, coding: Coding) -> Option<FragmentPlace> {
+        let run = self.run?;
+        let at = run.pbn.0 * BLOCK_BYTES as u64 + from as u64;
+        let blocks_after = (run.end().0 - 1 - at / BLOCK_BYTES as u64) as u8;
+        Some(FragmentPlace { at, bytes, coding, blocks_after })
+    }
+
+    /// The places of all its fragments, in order. Empty: the pack has no place.
+    pub fn places(&self) -> Vec<FragmentPlace> {
+        let mut from = 0;
+        let place = |listed: &Listed| {
+            let place = self.place(from, listed.bytes, listed.coding);
+            from += usize::from(listed.bytes);
+            place
+        };
+        self.listed.iter().filter_map(place).collect()
+    }
+}
 
 /// The fragment of a block.
 #[derive(Clone, Copy, Debug)]
@@ -23,33 +95,20 @@ pub struct Fragment {
     pub place: Option<FragmentPlace>,
     /// Whether a map has it.
     pub is_published: bool,
-    /// The index of its pack, its first byte there, and its length.
-    within: (usize, usize, u16),
+    within: Within,
+}
+
+/// Where a fragment is in a batch.
+#[derive(Clone, Copy, Debug)]
+struct Within {
+    /// The index of its pack.
+    pack: usize,
+    /// Its index there.
+    index: usize,
+    /// Its first byte there.
+    from: usize,
+    bytes: u16,
     coding: Coding,
-}
-
-/// Adjacent fragments.
-#[derive(Default)]
-pub struct Pack {
-    bytes: Vec<u8>,
-    /// Where it lies. None: it has no place.
-    pub run: Option<Run>,
-    /// Its blocks that hold published fragments.
-    used: Vec<Pbn>,
-}
-
-impl Pack {
-    /// How many blocks it takes.
-    pub fn blocks(&self) -> u64 {
-        self.bytes.len().div_ceil(BLOCK_BYTES) as u64
-    }
-
-    /// Its bytes, up to the end of its last block.
-    pub fn padded(&self) -> Vec<u8> {
-        let mut bytes = self.bytes.clone();
-        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
-        bytes
-    }
 }
 
 /// The fragments of a batch of blocks, in packs.
@@ -80,26 +139,27 @@ impl PackedBatch {
 
     /// Adds the fragment of a block behind the others.
     pub fn add(&mut self, pbn: Pbn, entry: Entry, fragment: &[u8], coding: Coding) {
-        if self.packs.last().is_none_or(|pack| pack.bytes.len() + fragment.len() > PACK_BYTES_MAX) {
+        if self.packs.last().is_none_or(|pack| !pack.has_room_for(fragment.len(), PACK_BLOCKS_MAX)) {
             self.packs.push(Pack::default());
         }
         let index = self.packs.len() - 1;
         let pack = &mut self.packs[index];
-        let within = (index, pack.bytes.len(), fragment.len() as u16);
-        pack.bytes.extend_from_slice(fragment);
+        let (from, bytes) = (pack.bytes.len(), fragment.len() as u16);
+        let within = Within { pack: index, index: pack.len(), from, bytes, coding };
+        pack.add(Pbn(0), entry.tag, fragment, coding);
         self.order.push(pbn);
-        let made = Fragment { entry, number: Pbn(0), place: None, is_published: false, within, coding };
+        let made = Fragment { entry, number: Pbn(0), place: None, is_published: false, within };
         self.fragments.insert(pbn, made);
     }
 
     /// Drops the last pack if it takes as many blocks as its fragments did. They are no worse off in a later batch.
     pub fn drop_worthless(&mut self) {
         let Some(last) = self.packs.len().checked_sub(1) else { return };
-        let here = self.fragments.values().filter(|fragment| fragment.within.0 == last).count() as u64;
-        if self.packs[last].blocks() >= here {
+        let here = self.packs[last].len();
+        if self.packs[last].blocks() >= here as u64 {
             self.packs.pop();
-            self.order.truncate(self.order.len() - here as usize);
-            self.fragments.retain(|_, fragment| fragment.within.0 < last);
+            self.order.truncate(self.order.len() - here);
+            self.fragments.retain(|_, fragment| fragment.within.pack < last);
         }
     }
 
@@ -107,7 +167,9 @@ impl PackedBatch {
     pub fn give_numbers(&mut self, numbers: Vec<Run>) {
         let each = numbers.iter().flat_map(|run| run.pbns());
         for (pbn, number) in self.order.iter().zip(each) {
-            self.fragments.get_mut(pbn).expect("each block in order has a fragment").number = number;
+            let fragment = self.fragments.get_mut(pbn).expect("each block in order has a fragment");
+            fragment.number = number;
+            self.packs[fragment.within.pack].listed[fragment.within.index].number = number;
         }
         self.numbers = numbers;
     }
@@ -115,18 +177,13 @@ impl PackedBatch {
     /// The fragment of a block, with its place if its pack has one.
     pub fn fragment_of(&self, pbn: Pbn) -> Option<Fragment> {
         let fragment = self.fragments.get(&pbn)?;
-        let (pack, from, bytes) = fragment.within;
-        let place = self.packs[pack].run.map(|run| FragmentPlace {
-            at: run.pbn.0 * BLOCK_BYTES as u64 + from as u64,
-            bytes,
-            coding: fragment.coding,
-        });
-        Some(Fragment { place, ..*fragment })
+        let Within { pack, from, bytes, coding, .. } = fragment.within;
+        Some(Fragment { place: self.packs[pack].place(from, bytes, coding), ..*fragment })
     }
 
     /// The blocks that these fragments are the first published ones in.
     pub fn newly_used(&self, stores: &[StoredFragment]) -> Vec<Pbn> {
-        let mut blocks: Vec<Pbn> = stores.iter().flat_map(|store| store.place.blocks()).collect();
+        let mut blocks: Vec<Pbn> = stores.iter().flat_map(|store| store.place.holders()).collect();
         blocks.sort_unstable();
         blocks.dedup();
         blocks.retain(|pbn| !self.packs.iter().any(|pack| pack.used.contains(pbn)));

@@ -18,6 +18,7 @@ use crate::settings::values::Settings;
 use crate::worker::compress::BlockCompressor;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
+use crate::worker::repack::Repacker;
 use crate::worker::revisit::{BATCH_BLOCKS_MAX, Revisits};
 use crate::worker::status::{DedupCommand, DedupStatus};
 use crate::worker::worklist::Worklist;
@@ -41,7 +42,7 @@ part! {
         base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
         hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
         scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker, block_compressor: BlockCompressor,
-        revisits: Revisits, worklist: Worklist
+        repacker: Repacker, revisits: Revisits, worklist: Worklist
     }
 }
 
@@ -101,6 +102,10 @@ impl WorkLoop {
         });
         let worked = worked.and_then(|looked_at| match looked_at {
             None => self.block_compressor.compress_some(blocks_max),
+            some => Ok(some),
+        });
+        let worked = worked.and_then(|looked_at| match looked_at {
+            None => self.repacker.repack_some(blocks_max),
             some => Ok(some),
         });
         match worked {

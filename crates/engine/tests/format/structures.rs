@@ -402,18 +402,20 @@ fn expected(op: &Op<'_>) -> (&'static str, Vec<(&'static str, String)>) {
         }
         Op::Flags { pbn, flags } => ("flags", vec![("pbn", pbn.to_string()), ("flags", list(&[*flags]))]),
         Op::Fragment { pbn, place, tag, fingerprint } => {
-            let place = list(&place.encode().to_le_bytes());
+            let place = list(&place.encode());
             let mut fields = vec![("pbn", pbn.to_string()), ("place", place), ("tag", tag_bytes(tag))];
             fields.extend(fingerprint.iter().map(|fingerprint| ("fingerprint", list(&fingerprint.0))));
             (if fingerprint.is_some() { "fragment, fingerprinted" } else { "fragment" }, fields)
         }
         Op::Pack { pbn, blocks } => ("pack", vec![("pbn", pbn.to_string()), ("blocks", blocks.to_string())]),
+        Op::Place { pbn, place } => ("place", vec![("pbn", pbn.to_string()), ("place", list(&place.encode()))]),
+        Op::PackBytes { pbn, bytes } => ("pack bytes", vec![("pbn", pbn.to_string()), ("bytes", bytes.to_string())]),
         Op::Data { pbn, bytes } => ("data", vec![("pbn", pbn.to_string()), ("content", list(bytes))]),
     }
 }
 
 fn place() -> FragmentPlace {
-    FragmentPlace { at: 4097, bytes: 300, coding: oncefs_compress::Coding::Zstd }
+    FragmentPlace { at: 4097, bytes: 300, coding: oncefs_compress::Coding::Zstd, blocks_after: 4 }
 }
 
 #[test]
@@ -434,6 +436,8 @@ fn operations_are_as_the_page_says() {
         Op::Fragment { pbn: Pbn(1 << 38), place: place(), tag: Tag(9), fingerprint: None },
         Op::Fragment { pbn: Pbn((1 << 38) + 1), place: place(), tag: Tag(9), fingerprint: Some(Fingerprint([6; 16])) },
         Op::Pack { pbn: Pbn(77), blocks: 3 },
+        Op::Place { pbn: Pbn((1 << 38) + 2), place: place() },
+        Op::PackBytes { pbn: Pbn(79), bytes: 60_000 },
         Op::Fingerprint { pbn: Pbn(1 << 39), fingerprint: Fingerprint([4; 16]) },
         Op::Data { pbn: Pbn(1001), bytes: &content },
         Op::Flags { pbn: Pbn(1003), flags: 5 },

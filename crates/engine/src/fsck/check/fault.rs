@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS};
+use crate::format::fragment::is_fragment;
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::LeafKey;
 use crate::{MapId, Pbn, Tag};
@@ -141,6 +142,22 @@ pub enum Fault {
         /// The clone, if the key names one.
         map: Option<MapId>,
     },
+    /// (10) Two fragments that share bytes.
+    Overlap {
+        /// The number of the one that begins later.
+        pbn: Pbn,
+        /// That of the other.
+        other: Pbn,
+    },
+    /// (10) A block whose entry has another length of a pack than its fragments.
+    PackBytes {
+        /// The block.
+        pbn: Pbn,
+        /// The length in the table.
+        stored: u64,
+        /// The length of the fragments.
+        found: u64,
+    },
 }
 
 impl Fault {
@@ -151,12 +168,13 @@ impl Fault {
             Fault::Count { stored: 0, .. } | Fault::Outside { .. } | Fault::Page { .. } => Remedy::Asked,
             Fault::Key { .. } | Fault::Clone { .. } => Remedy::Asked,
             Fault::Count { .. } | Fault::Sum { .. } | Fault::MapNumber { .. } => Remedy::Safe,
-            Fault::FragmentTotals { .. } => Remedy::Safe,
+            Fault::FragmentTotals { .. } | Fault::PackBytes { .. } => Remedy::Safe,
             Fault::Promised { .. }
             | Fault::Free { .. }
             | Fault::Rot { .. }
             | Fault::Unreadable { .. }
             | Fault::NoPlace { .. }
+            | Fault::Overlap { .. }
             | Fault::Leaf { .. }
             | Fault::PageAge { .. } => Remedy::None,
         }
@@ -174,14 +192,18 @@ impl Fault {
             Fault::MapNumber { .. } => 7,
             Fault::Key { .. } => 8,
             Fault::Clone { .. } => 9,
+            Fault::Overlap { .. } | Fault::PackBytes { .. } => 10,
         }
     }
 
-    /// Lower ranks are repaired first: counts are right only when all references are, and totals when all counts are.
+    /// Lower ranks are repaired first: counts are right only when all references are, those of blocks that hold fragments
+    /// when the entries of fragments are, and totals when all counts are.
     pub fn rank(&self) -> u8 {
         match self {
-            Fault::Sum { .. } | Fault::FragmentTotals { .. } => 2,
-            Fault::Count { .. } => 1,
+            Fault::Sum { .. } | Fault::FragmentTotals { .. } => 4,
+            Fault::PackBytes { .. } => 3,
+            Fault::Count { pbn, stored: 0, .. } if is_fragment(*pbn) => 1,
+            Fault::Count { .. } => 2,
             _ => 0,
         }
     }
@@ -228,6 +250,10 @@ impl Fault {
             Fault::Rot { pbn, stored, found } => {
                 let (found, stored) = (found.0, stored.0);
                 write!(f, "block {pbn} has content with tag {found:016x}, the table says {stored:016x}")
+            }
+            Fault::Overlap { pbn, other } => write!(f, "fragments {pbn} and {other} share bytes of the data area"),
+            Fault::PackBytes { pbn, stored, found } => {
+                write!(f, "the pack that ends with block {pbn} has {found} bytes of fragments, the table says {stored}")
             }
             Fault::NoPlace { pbn } => write!(f, "fragment {pbn} has no place on the data area: its content is lost"),
             Fault::Unreadable { pbn, error } => write!(f, "block {pbn} cannot be read: {error}"),

@@ -2,11 +2,13 @@
 
 use super::blocks::Contents;
 use super::fault::Fault;
+use super::packs::PackSums;
 use super::reference_counts::{Counts, References};
 use super::{Audit, Phase};
 use crate::format::fragment::{FIRST_NUMBER, FIRST_PAGE, is_fragment};
 use crate::format::page::{Entry, PAGE_BYTES, PAGE_ENTRIES, Page, pbns_of};
 use crate::fsck::check::Checker;
+use crate::fsck::sort::Sorter;
 use crate::space::allocator::Run;
 use crate::{BadBlock, Blocks, Pbn, Result};
 
@@ -14,25 +16,36 @@ use crate::{BadBlock, Blocks, Pbn, Result};
 const WINDOW_PAGES: u64 = 32;
 const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
 
+/// What the table is compared with.
+struct Against {
+    counts: Counts,
+    packs: PackSums,
+    contents: Contents,
+}
+
 /// Adjacent blocks with the same wrong count.
 type OpenFault = Option<(Pbn, u64, u32, u32)>;
 
 impl Audit<'_> {
-    /// Adds the references from fragments to the blocks that hold them.
-    pub fn fragments_in_blocks(&mut self, references: &mut References) -> Result<()> {
+    /// (10) for fragments, and the references from them to the blocks that hold them. Returns where they lie.
+    pub fn fragments_in_blocks(&mut self, references: &mut References) -> Result<PackSums> {
+        let mut placed = Sorter::default();
         let data = self.checker.state.lock().totals.data;
         let mut number = FIRST_PAGE;
         let end = self.checker.stored.fragment_pages_end()?;
         while number < end {
             let count = WINDOW_PAGES.min(end - number);
             for (number, page) in (number..).zip(self.checker.pages_as_found(number, count)?) {
+                // What lies in a damaged sector may be live, so what it was counted in is in doubt.
+                self.is_in_doubt |= page.damaged_sectors() != 0;
                 for pbn in pbns_of(number).filter(|pbn| page.count(*pbn) > 0) {
                     let place = page.fragment_place(pbn);
                     self.report.fragments.fragments += 1;
                     self.report.fragments.bytes += place.map_or(0, |place| u64::from(place.bytes));
-                    match place.filter(|place| place.blocks().all(|block| block.0 < data.0)) {
+                    match place.filter(|place| place.pack_end().0 < data.0) {
                         Some(place) => {
-                            place.blocks().try_for_each(|block| references.add(Run { pbn: block, blocks: 1 }))?
+                            place.holders().try_for_each(|block| references.add(Run { pbn: block, blocks: 1 }))?;
+                            placed.push(PackSums::item(pbn, &place))?;
                         }
                         None => self.report.note(Fault::NoPlace { pbn }),
                     }
@@ -40,36 +53,31 @@ impl Audit<'_> {
             }
             number += count;
         }
-        Ok(())
+        Ok(PackSums::new(placed.sorted()?))
     }
 
-    /// (2), (4), (5), and (6) for pages.
-    pub fn table(&mut self, mut counts: Counts) -> Result<()> {
+    /// (2), (4), (5), (6) for pages, and (10) for blocks.
+    pub fn table(&mut self, counts: Counts, packs: PackSums) -> Result<()> {
         let data_end = self.checker.state.lock().totals.data.0;
         let numbers_end = self.checker.stored.fragment_pages_end()? * PAGE_ENTRIES;
         let mut unwritten = self.checker.state.lock().table.unwritten();
         unwritten.sort_unstable();
-        let mut contents = Contents::default();
-        self.entries(0..data_end, &unwritten, &mut counts, &mut contents)?;
-        self.entries(FIRST_NUMBER..numbers_end, &unwritten, &mut counts, &mut contents)?;
-        self.checker.verify(&mut contents, &mut self.report)?;
+        let mut against = Against { counts, packs, contents: Contents::default() };
+        self.entries(0..data_end, &unwritten, &mut against)?;
+        against.packs.pass(Pbn(u64::MAX), &mut self.report)?;
+        self.entries(FIRST_NUMBER..numbers_end, &unwritten, &mut against)?;
+        self.checker.verify(&mut against.contents, &mut self.report)?;
         Ok(())
     }
 
     /// The same for a range of entries in one device.
-    fn entries(
-        &mut self,
-        range: std::ops::Range<u64>,
-        unwritten: &[u64],
-        counts: &mut Counts,
-        contents: &mut Contents,
-    ) -> Result<()> {
+    fn entries(&mut self, range: std::ops::Range<u64>, unwritten: &[u64], against: &mut Against) -> Result<()> {
         let (mut first, end) = (range.start, range.end);
         while first < end {
             let window = first..end.min(first + WINDOW_BLOCKS);
-            let next = self.next_of_interest(first, unwritten, counts)?;
+            let next = self.next_of_interest(first, unwritten, &mut against.counts)?;
             if next < window.end {
-                self.window(window.clone(), counts, contents)?;
+                self.window(window.clone(), against)?;
             }
             let untouched = (next / WINDOW_BLOCKS * WINDOW_BLOCKS).min(end);
             first = window.end.max(untouched);
@@ -88,9 +96,9 @@ impl Audit<'_> {
         Ok([stored, in_memory, referred].into_iter().flatten().min().unwrap_or(u64::MAX))
     }
 
-    fn window(&mut self, window: std::ops::Range<u64>, counts: &mut Counts, contents: &mut Contents) -> Result<()> {
+    fn window(&mut self, window: std::ops::Range<u64>, against: &mut Against) -> Result<()> {
         let mut counted = vec![0; (window.end - window.start) as usize];
-        counts.fill(window.start, &mut counted)?;
+        against.counts.fill(window.start, &mut counted)?;
         let used = self.checker.state.lock().totals.used;
         let number = window.start / PAGE_ENTRIES;
         let pages = self.checker.pages_as_found(number, (window.end - window.start).div_ceil(PAGE_ENTRIES))?;
@@ -103,8 +111,11 @@ impl Audit<'_> {
                 if is_whole && entry.count != *counted {
                     self.wrong_count(&mut open, pbn, entry.count, *counted);
                 }
+                if is_whole && entry.is_pack() {
+                    self.pack(pbn, &entry, &mut against.packs)?;
+                }
                 if is_whole && entry.count > 0 {
-                    self.live(pbn, &entry, contents)?;
+                    self.live(pbn, &entry, &mut against.contents)?;
                 }
             }
             (self.progress)(Phase::Blocks, self.report.live.0, used.0);
@@ -140,6 +151,17 @@ impl Audit<'_> {
         }
     }
 
+    /// (10) for a block that holds fragments.
+    fn pack(&mut self, pbn: Pbn, entry: &Entry, packs: &mut PackSums) -> Result<()> {
+        self.report.fragments.blocks += 1;
+        let (stored, found) = (entry.tag.0, packs.bytes_of(pbn, &mut self.report)?);
+        // While entries of fragments are unknown, the rest of a pack is.
+        if stored != found && !self.is_in_doubt {
+            self.report.note(Fault::PackBytes { pbn, stored, found });
+        }
+        Ok(())
+    }
+
     fn live(&mut self, pbn: Pbn, entry: &Entry, contents: &mut Contents) -> Result<()> {
         if !is_fragment(pbn) {
             self.report.live += Blocks(1);
@@ -161,26 +183,29 @@ impl Audit<'_> {
 }
 
 impl Checker {
-    /// Whether a live fragment has a byte in a block.
-    pub fn holds_fragments(&self, block: Pbn) -> Result<bool> {
+    /// The length of the live fragments of the pack that ends with a block, 0 for another block of a pack. None: no live
+    /// fragment counts in the block.
+    pub fn pack_bytes_of(&self, block: Pbn) -> Result<Option<u64>> {
         let end = self.stored.fragment_pages_end()?;
         let mut number = FIRST_PAGE;
-        while number < end && !is_fragment(block) {
+        let mut found = None;
+        while number < end {
             let count = WINDOW_PAGES.min(end - number);
             for (number, page) in (number..).zip(self.pages_as_found(number, count)?) {
-                let mut live = pbns_of(number).filter(|pbn| page.count(*pbn) > 0);
-                if live.any(|pbn| page.fragment_place(pbn).is_some_and(|place| place.blocks().any(|pbn| pbn == block)))
-                {
-                    return Ok(true);
+                let live = pbns_of(number).filter(|pbn| page.count(*pbn) > 0);
+                let places = live.filter_map(|pbn| page.fragment_place(pbn));
+                for place in places.filter(|place| place.holders().any(|pbn| pbn == block)) {
+                    let bytes = if place.pack_end() == block { u64::from(place.bytes) } else { 0 };
+                    found = Some(found.unwrap_or(0) + bytes);
                 }
             }
             number += count;
         }
-        Ok(false)
+        Ok(found)
     }
 
     /// Pages as they are now, in memory or on disk. Damaged ones as far as they are intact.
-    fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
+    pub fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
         let next = self.stored.next_written_page(first);
         let bytes = match next {
             Ok(next) if next.is_none_or(|next| next >= first + count) => vec![0; count as usize * PAGE_BYTES],

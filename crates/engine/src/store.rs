@@ -228,6 +228,14 @@ impl Store {
         map
     }
 
+    /// As [`Store::new_map`], for a map that gets content soon. Memory keeps that its first leaf is empty, so the first
+    /// change looks nothing up.
+    pub fn new_map_to_fill(&self) -> MapId {
+        let map = self.new_map();
+        self.volume.metadata.note_new_map(map);
+        map
+    }
+
     /// Writes `data` at byte `at`. Blocks of zeros become holes, duplicates become references.
     ///
     /// `data` must not be empty. Partially covered blocks are completed with the stored bytes.

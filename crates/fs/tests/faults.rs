@@ -4,11 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::common::{TestClock, contradictions, file, names};
+use crate::common::{TestClock, contradictions, directory, file, names};
 use oncefs_engine::device::{Access, Device, Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
-use oncefs_engine::kv::{FaultyKv, MemoryKv};
+use oncefs_engine::kv::{FaultyKv, MemoryKv, RECORDS};
 use oncefs_engine::{BLOCK_BYTES, Backend, BackgroundStep, Ballast, Blocks, OpenOptions, Store};
-use oncefs_fs::{AllocateMode, AtimePolicy, FileSystem, Ino, Options, Privileges, Result, SetAttributes, WriteOrigin};
+use oncefs_fs::{
+    AllocateMode, AtimePolicy, CopyKind, FileSystem, Ino, Options, Privileges, Result, SetAttributes, TreeCopy,
+    TreeProgress, WriteOrigin,
+};
 
 const DATA: Blocks = Blocks(8_000);
 const LOG_BYTES: u64 = 4 << 20;
@@ -181,4 +184,29 @@ fn an_operation_that_fails_leaves_inodes_as_their_records() {
     for name in ["share", "write", "truncate", "punch", "zero"] {
         assert!(failed.contains_key(&(name, "table", Access::Read)), "{name} never failed so: {failed:#?}");
     }
+}
+
+#[test]
+fn a_clone_looks_up_the_inode_and_the_map_of_each_file_and_nothing_that_cannot_be_there() {
+    const FILES: usize = 300;
+    let parts = Parts::empty();
+    let file_system = parts.open(&Arc::default());
+    let top = directory(&file_system, Ino::ROOT, "top").ino;
+    for number in 0..FILES as u64 {
+        let ino = file(&file_system, top, &format!("file{number}")).ino;
+        file_system.write(ino, 0, &unique(number, 1), BY_CALLER).unwrap();
+    }
+    file_system.store().run(BackgroundStep::Checkpoint).unwrap();
+    drop(file_system);
+    let seen = Arc::new(Faults::default());
+    let file_system = parts.open(&seen);
+    let order = TreeCopy { source: top, parent: Ino::ROOT, name: b"new", kind: CopyKind::Clone, of: b"" };
+    let before = seen.count();
+    let copied = file_system.copy_tree(&order, &TreeProgress::default(), &|| true).unwrap().unwrap();
+    let looked = |(part, access): &&(&str, Access)| *part == RECORDS && matches!(access, Access::Get | Access::Scan);
+    let look_ups = seen.seen()[before..].iter().filter(looked).count();
+    // The rest: the names, a portion at a time, and the directories.
+    assert!((2 * FILES..2 * FILES + 40).contains(&look_ups), "{look_ups} look-ups for {FILES} files");
+    assert_eq!(names(&file_system, copied.ino).len(), FILES);
+    assert!(contradictions(&file_system).is_empty());
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use crate::common::{ROOT, Volume, at, contradictions, directory, file, names};
 use oncefs_fs::{
-    AllocateMode, AtimePolicy, Caller, CopyKind, Error, FileFlags, FileKind, FileSystem, Ino, Privileges, RenameMode,
-    SNAPSHOT_ATTRIBUTE, SetAttributes, SetTime, SnapshotFacts, TreeCopy, TreeProgress, WriteOrigin, XattrMode,
+    AllocateMode, AtimePolicy, Caller, CopyKind, Error, FileFlags, FileKind, FileSystem, Ino, NamePlaces, Privileges,
+    RenameMode, SNAPSHOT_ATTRIBUTE, SetAttributes, SetTime, SnapshotFacts, TreeCopy, TreeProgress, WriteOrigin,
+    XattrMode,
 };
 
 mod diff;
@@ -532,4 +533,24 @@ fn an_error_names_the_file_that_it_is_about() {
     let at = String::from_utf8(failed.at).unwrap();
     assert!(["top/another-name", "top/inner/one", "top/inner/one-more"].contains(&&*at), "{at}");
     assert!(matches!(fs.lookup(Ino::ROOT, b"new"), Err(Error::NotFound)));
+}
+
+#[test]
+fn names_of_a_clone_that_meet_at_places_stay_apart() {
+    // 255 places of one name each, for 240 names that come in two portions.
+    let volume = Volume::with_places(NamePlaces { bits: 8, names_max: 1 });
+    let fs = volume.open();
+    let top = directory(&fs, Ino::ROOT, "top").ino;
+    for number in 0..240 {
+        file(&fs, top, &format!("file{number}"));
+    }
+    let new = copy(&fs, top, Ino::ROOT, b"new", CopyKind::Clone);
+    let sorted = |directory| {
+        let mut all = names(&fs, directory);
+        all.sort();
+        all
+    };
+    assert_eq!(sorted(new), sorted(top));
+    assert!((0..240).all(|number| fs.lookup(new, format!("file{number}").as_bytes()).is_ok()));
+    assert_sound(&fs);
 }

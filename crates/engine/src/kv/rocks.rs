@@ -33,6 +33,11 @@ const CACHE_PART_BYTES_MIN: u64 = 16 << 20;
 /// Most parts of the cache, as a power of two: RocksDB's default.
 const CACHE_PARTS_LOG2_MAX: u32 = 6;
 
+/// Size of a record file, about: at most the memory of the store. A look-up that finds the filter and the index of a
+/// file evicted reads both whole, so with little memory files are small.
+const FILE_BYTES_MIN: u64 = 8 << 20;
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
 /// One part in this many of the memory goes to write buffers; the rest is block cache.
 const WRITE_BUFFER_SHARE: u64 = 3;
 const WRITE_BUFFER_BYTES_MIN: u64 = 1 << 20;
@@ -187,6 +192,7 @@ impl RocksKv {
         options.set_block_based_table_factory(&blocks);
         options.set_write_buffer_size(buffer as usize);
         options.set_max_write_buffer_number(2);
+        options.set_target_file_size_base(bytes_max.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX));
         options.set_max_background_jobs(2);
         options.set_max_open_files(128);
         options.set_keep_log_file_num(2);

@@ -10,11 +10,18 @@ use crate::{Error, MapId, Pbn, Result};
 
 /// Leaves that are loaded together.
 const PORTION_LEAVES: usize = 64;
+/// A range of so few leaves is not searched for those that hold something: a look-up of one leaf costs less than a scan.
+const FEW_LEAVES: u64 = 2;
 
 impl Metadata {
     /// Calls `visit` with each leaf of a range that may hold something, in order, until `visit` returns false.
     pub fn each_leaf(&self, map: MapId, blocks: &Range<u64>, mut visit: impl FnMut(u64) -> Result<bool>) -> Result<()> {
         let mut at = blocks.start / LEAF_BLOCKS;
+        let end = blocks.end.div_ceil(LEAF_BLOCKS);
+        if end.saturating_sub(at) <= FEW_LEAVES {
+            (at..end).try_fold(true, |goes_on, leaf| if goes_on { visit(leaf) } else { Ok(false) })?;
+            return Ok(());
+        }
         loop {
             let leaves = self.stored_leaves(map, at, PORTION_LEAVES)?;
             for &leaf in leaves.iter().take_while(|leaf| **leaf * LEAF_BLOCKS < blocks.end) {

@@ -14,7 +14,7 @@ use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
 use crate::state::table::LoadedPages;
 use crate::sync::reading_again;
-use crate::{Pbn, Result};
+use crate::{MapId, Pbn, Result};
 
 /// Pages that are loaded and kept at a time.
 const PORTION_PAGES: usize = 64;
@@ -71,6 +71,11 @@ impl Metadata {
                 return Ok(seen(origin, state.leaves.admit(origin, stored)));
             }
         }
+    }
+
+    /// Keeps in memory that the first leaf of a map is empty. The map's id is new, so no record has it.
+    pub fn note_new_map(&self, map: MapId) {
+        self.state.lock().leaves.admit(LeafKey { map, leaf: 0 }, ExtentLeaf::default());
     }
 
     /// Whether blocks of a leaf are read without a reference: by the map itself or by a clone of it.

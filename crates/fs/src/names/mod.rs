@@ -8,3 +8,4 @@ pub mod placement;
 pub mod remove;
 pub mod rename;
 pub mod siphash;
+pub mod used_places;

@@ -6,12 +6,15 @@ use oncefs_engine::Change;
 
 use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::names::name_table::NameTable;
+use crate::names::used_places::UsedPlaces;
 use crate::{Error, FileKind, FileSystem, Ino, Result};
 
 /// Names to add and to remove. Sees its own additions and removals. The caller holds the locks of the directories.
 pub(crate) struct NameChange<'a> {
     table: NameTable<'a>,
     touched: Vec<Touched>,
+    /// Of directories that no program sees yet: the places that may have names. Others are not looked up.
+    used: Option<&'a UsedPlaces>,
 }
 
 /// The names at a place, as the change leaves them.
@@ -28,7 +31,12 @@ impl<'a> NameChange<'a> {
     }
 
     pub(crate) fn of(table: NameTable<'a>) -> Self {
-        Self { table, touched: Vec::with_capacity(2) }
+        Self { table, touched: Vec::with_capacity(2), used: None }
+    }
+
+    /// For directories that no program sees yet. All their names come from changes with these places.
+    pub(crate) fn of_unseen(file_system: &'a FileSystem, used: &'a UsedPlaces) -> Self {
+        Self { used: Some(used), ..Self::new(file_system) }
     }
 
     fn at(&mut self, parent: Ino, place: Place) -> Result<&mut Touched> {
@@ -36,7 +44,10 @@ impl<'a> NameChange<'a> {
         let at = match at {
             Some(at) => at,
             None => {
-                let names = self.table.names_at(parent, place)?;
+                let names = match self.used.is_some_and(|used| !used.may_contain(parent, place)) {
+                    true => Names::default(),
+                    false => self.table.names_at(parent, place)?,
+                };
                 self.touched.push(Touched { parent, place, names, is_changed: false });
                 self.touched.len() - 1
             }
@@ -114,6 +125,11 @@ impl<'a> NameChange<'a> {
             passed.push(one);
         }
         Ok(())
+    }
+
+    /// The places that it touches.
+    pub(crate) fn places(&self) -> Vec<(Ino, Place)> {
+        self.touched.iter().map(|touched| (touched.parent, touched.place)).collect()
     }
 
     /// Adds the records to `change`.

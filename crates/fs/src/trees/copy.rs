@@ -12,6 +12,7 @@ use crate::inodes::cache::Inode;
 use crate::inodes::staged::Staged;
 use crate::names::directory::check_new_name;
 use crate::names::name_change::NameChange;
+use crate::names::used_places::UsedPlaces;
 use crate::trees::content::ContentCopy;
 use crate::trees::plan::{Listed, Planned};
 use crate::trees::work::TreeProgress;
@@ -93,6 +94,8 @@ struct Builder<'a> {
     top_subdirectories: u32,
     stack: Vec<Frame>,
     linked: HashMap<Ino, Linked>,
+    /// Places with names of the directories that are being copied.
+    used: UsedPlaces,
     progress: &'a TreeProgress,
     goes_on: &'a dyn Fn() -> bool,
 }
@@ -140,7 +143,8 @@ impl FileSystem {
         self.check_free(order.parent, order.name)?;
         // They know neither an orphan with a tree below it nor the flag of a snapshot.
         self.store.refuse_older_versions().map_err(Error::from)?;
-        let planned = self.plan_copy(order.source)?.ok_or(Error::Stale)?;
+        let kind = self.inode(order.source)?.lock().kind;
+        let planned = self.plan_copy(order.source, kind)?.ok_or(Error::Stale)?;
         let mut builder = Builder {
             file_system: self,
             kind: order.kind,
@@ -149,6 +153,7 @@ impl FileSystem {
             top_subdirectories: 0,
             stack: Vec::new(),
             linked: HashMap::new(),
+            used: UsedPlaces::default(),
             progress,
             goes_on: &goes_on,
         };
@@ -213,6 +218,7 @@ impl Builder<'_> {
 
     /// Copies some names of the directory on top of the stack. `at` becomes the name that it works on.
     fn copy_some(&mut self, at: &mut Vec<u8>) -> Result<()> {
+        self.forget_used_places();
         let here = self.stack.len() - 1;
         let frame = &self.stack[here];
         if frame.is_listed {
@@ -247,6 +253,13 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Empties the filter of used places if it is full, unless a directory on the way has only some of its names.
+    fn forget_used_places(&mut self) {
+        if self.used.is_full() && self.stack.iter().all(|frame| frame.is_listed || frame.cookie == 0) {
+            self.used.clear();
+        }
+    }
+
     /// Reads what belongs to some names, as many as one publication takes. Returns also how many names that were, and
     /// the cookie of the last.
     fn plan_some(&self, listed: Vec<Listed>, at: &mut Vec<u8>) -> Result<(Vec<Entry>, usize, Option<u64>)> {
@@ -261,7 +274,9 @@ impl Builder<'_> {
             } else if entries.iter().any(is_here) {
                 // The number of its copy is known after the publication.
                 break;
-            } else if let Some(planned) = self.file_system.plan_copy(listed.ino)?.filter(|it| it.record.nlink > 0) {
+            } else if let Some(planned) =
+                self.file_system.plan_copy(listed.ino, listed.kind)?.filter(|it| it.record.nlink > 0)
+            {
                 bytes += planned.bytes();
                 entries.push(Entry { copy_of_link: None, listed, planned: Some(planned) });
             }
@@ -286,7 +301,7 @@ impl Builder<'_> {
         let _room = fs.begin_change()?;
         fs.check_host()?;
         // Reads the places before the directory is locked. Nothing else changes its names.
-        let mut names = NameChange::new(fs);
+        let mut names = NameChange::of_unseen(fs, &self.used);
         for entry in entries {
             names.entry(copy, &entry.listed.name)?;
         }
@@ -314,11 +329,13 @@ impl Builder<'_> {
             names.set(copy, &entry.listed.name, ino, kind)?;
             targets.push(ino);
         }
+        let places = names.places();
         names.finish(&mut change);
         let directory = staged.edit(copy);
         directory.entries += entries.len() as u64;
         directory.nlink += if copy == self.top { 0 } else { subdirectories };
         staged.publish(&fs.store, change)?;
+        places.into_iter().for_each(|(parent, place)| self.used.add(parent, place));
         self.top_subdirectories += if copy == self.top { subdirectories } else { 0 };
         Ok(targets)
     }
@@ -335,7 +352,8 @@ impl Builder<'_> {
             ..source.clone()
         };
         if source.kind == FileKind::Regular {
-            (record.map, record.usage, record.blocks) = (fs.store.new_map(), fs.monitor.usage_of_new(), 0);
+            let map = if planned.has_content() { fs.store.new_map_to_fill() } else { fs.store.new_map() };
+            (record.map, record.usage, record.blocks) = (map, fs.monitor.usage_of_new(), 0);
             record.size = if planned.has_content() { 0 } else { source.size };
         }
         self.mark(&mut record);

@@ -21,6 +21,7 @@ pub(super) type NamedValues = Vec<(Vec<u8>, Vec<u8>)>;
 pub(super) struct Listed {
     pub name: Vec<u8>,
     pub ino: Ino,
+    pub kind: FileKind,
     pub cookie: u64,
 }
 
@@ -65,17 +66,26 @@ impl FileSystem {
     pub(super) fn names_after(&self, directory: Ino, cookie: u64, names_max: usize) -> Result<Vec<Listed>> {
         let mut names = Vec::new();
         self.list_names(directory, cookie, &mut |entry| {
-            names.push(Listed { name: entry.name.to_vec(), ino: entry.ino, cookie: entry.cookie });
+            names.push(Listed { name: entry.name.to_vec(), ino: entry.ino, kind: entry.kind, cookie: entry.cookie });
             names.len() < names_max
         })?;
         Ok(names)
     }
 
     /// Reads an inode that is to be copied. None: it was deleted meanwhile.
-    pub(super) fn plan_copy(&self, ino: Ino) -> Result<Option<Planned>> {
-        // The store has the newest record, and the cache is for inodes in use.
-        let Some(bytes) = self.store.get(&inode::key(ino))? else { return Ok(None) };
-        let record = InodeRecord::decode(ino, &bytes)?;
+    pub(super) fn plan_copy(&self, ino: Ino, kind: FileKind) -> Result<Option<Planned>> {
+        let record = match kind {
+            // The copy of its content uses the inode too, so it is read once.
+            FileKind::Regular => match self.inode(ino) {
+                Err(Error::Stale) => return Ok(None),
+                inode => inode?.lock().clone(),
+            },
+            // The store has the newest record, and the cache is for inodes in use.
+            _ => match self.store.get(&inode::key(ino))? {
+                Some(bytes) => InodeRecord::decode(ino, &bytes)?,
+                None => return Ok(None),
+            },
+        };
         let mut target = None;
         if record.kind == FileKind::Symlink {
             match self.store.get(&symlink::key(ino))? {

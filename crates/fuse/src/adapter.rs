@@ -136,8 +136,23 @@ impl Adapter {
         again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
+        self.reply_with_room_for(None, result, again, reply);
+    }
+
+    /// The same for a change of a file's content, which may be a disk.
+    fn reply_with_room_for<T>(
+        &self,
+        ino: Option<Ino>,
+        result: Result<T>,
+        again: impl Fn(&FileSystem) -> Result<T> + Send + 'static,
+        reply: impl FnOnce(Result<T>) + Send + 'static,
+    ) {
         let is_full = matches!(result, Err(Error::NoSpace));
-        match is_full.then(|| self.place(0)).flatten() {
+        if let (Some(ino), true) = (ino, result.is_ok()) {
+            self.config.patience.found_room(ino);
+        }
+        let place = || ino.map_or_else(|| self.place(0), |ino| self.place_for_write(ino, 0));
+        match is_full.then(place).flatten() {
             Some(place) => self.wait_for_room(place, again, reply),
             None if is_full => reply(self.try_for_a_moment(again)),
             None => reply(result),

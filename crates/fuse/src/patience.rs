@@ -18,8 +18,16 @@ pub(crate) const REQUESTS_MAX: usize = 32;
 /// So many writes in a row that find room end a shortage that was waited for in vain. On a full volume some do:
 /// duplicates need no room.
 const IN_A_ROW: u32 = 64;
+/// The share of a data area that disks leave to others while they wait, and its most.
+const RESERVE_SHARE: u64 = 128;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
 /// Longer is as good as for ever.
 const PATIENCE_MAX: Duration = Duration::from_secs(1 << 30);
+
+/// The room of a data area of this size that a write of a disk does not take without waiting.
+pub(crate) fn reserve(data_bytes: u64) -> u64 {
+    (data_bytes / RESERVE_SHARE).min(RESERVE_BYTES_MAX)
+}
 
 /// How long writes of each file wait, and how many wait now.
 #[derive(Debug, Default)]
@@ -27,6 +35,8 @@ pub struct Patience {
     files: Mutex<BTreeMap<Ino, Waits>>,
     /// Some file has a shortage. Spares writes the lock.
     is_short: AtomicBool,
+    /// There is a file whose writes wait. Spares writes the lock.
+    is_any: AtomicBool,
 }
 
 /// One file.
@@ -63,6 +73,12 @@ impl Patience {
         if patience.is_zero() && file.waiting == 0 {
             files.remove(&ino);
         }
+        self.is_any.store(!files.is_empty(), Ordering::Release);
+    }
+
+    /// Whether writes of a file wait for room.
+    pub(crate) fn is_patient(&self, ino: Ino) -> bool {
+        self.is_any.load(Ordering::Acquire) && self.files.lock().get(&ino).is_some_and(|file| !file.patience.is_zero())
     }
 
     /// The number of waiting writes of each file that has some, by ascending inode number.
@@ -78,7 +94,10 @@ impl Patience {
         let file = files.get_mut(&ino).filter(|file| !file.patience.is_zero() && waiting < REQUESTS_MAX)?;
         if file.short_since.is_none() {
             let seconds = file.patience.as_secs();
-            log::warn!("the volume is full: writes of the disk with inode {} wait for room, up to {seconds} s", ino.0);
+            log::warn!(
+                "the volume is full, or nearly: writes of the disk with inode {} wait for room, up to {seconds} s",
+                ino.0
+            );
         }
         file.waiting += 1;
         file.in_a_row = 0;
@@ -109,7 +128,7 @@ impl Patience {
         let mut files = self.files.lock();
         let Some(file) = files.get_mut(&ino).filter(|file| !file.has_given_up) else { return };
         file.has_given_up = true;
-        log::error!("no room came for the disk with inode {}: its writes fail", ino.0);
+        log::error!("no room came for the disk with inode {}: its writes wait no more, and fail without room", ino.0);
     }
 
     fn end(&self, ino: Ino) {

@@ -452,8 +452,16 @@ fn waiting(mount: &Mount) -> u64 {
 
 #[test]
 fn writes_of_a_disk_wait_for_room_on_a_full_volume_and_nothing_is_lost_when_it_comes() {
-    // Over rings, writes beyond the third of a CPU may fail.
-    let mut mount = Mount::on(&test_dir(), "128M", &["memory=256M", "transport=classic"]);
+    writes_wait_for_room("transport=classic");
+}
+
+#[test]
+fn writes_of_a_disk_wait_over_rings_as_many_as_its_device_has_under_way() {
+    writes_wait_for_room("transport=rings");
+}
+
+fn writes_wait_for_room(transport: &str) {
+    let mut mount = Mount::on(&test_dir(), "128M", &["memory=256M", transport]);
     run(&mut disk(&mount, "create", &["home", "64M"]));
     let device = attach_waiting(&mount, "home", "3600");
     run(Command::new("mkfs.ext4").args(["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&device));
@@ -539,6 +547,35 @@ fn writes_of_a_disk_fail_when_no_room_came_in_time_and_work_when_it_is_there() {
     fs::remove_file(&ballast).unwrap();
     eventually("freed room is found", || fill(1 << 44).is_ok());
     assert!(fs::read(&device).unwrap()[..8 * MIB as usize] == bytes(1 << 44, 8 * MIB as usize));
+    run(&mut disk(&mount, "detach", &["home"]));
+    mount.check();
+}
+
+#[test]
+fn a_write_of_a_disk_that_takes_some_of_the_last_room_is_done_and_waits_with_its_answer() {
+    let mut mount = Mount::on(&test_dir(), "128M", &["memory=256M"]);
+    run(&mut disk(&mount, "create", &["home", "16M"]));
+    let device = attach_waiting(&mount, "home", "3600");
+    let ballast = fill_up(&mount, 1 << 50);
+    // A 128th is the reserve: 1 MiB.
+    let file = File::options().write(true).open(&ballast).unwrap();
+    file.set_len(file.metadata().unwrap().len() - MIB / 2).unwrap();
+    eventually("there is room for some blocks", || mount.figure("space", "available_bytes") >= MIB / 4);
+    let source = tempfile::NamedTempFile::new().unwrap();
+    fs::write(source.path(), bytes(1 << 41, 4096)).unwrap();
+    let of = |name: &str, path: &Path| format!("{name}={}", path.display());
+    let mut writer = Command::new("dd")
+        .args([of("if", source.path()), of("of", &device)])
+        .args(["bs=4K", "oflag=direct", "conv=notrunc", "status=none"])
+        .spawn()
+        .unwrap();
+    eventually("the write waits", || waiting(&mount) == 1);
+    fs::write(mount.join("other"), bytes(1 << 42, 4096)).unwrap();
+    assert!(writer.try_wait().unwrap().is_none());
+    drop(file);
+    fs::remove_file(&ballast).unwrap();
+    assert!(writer.wait().unwrap().success());
+    assert_eq!((waiting(&mount), &fs::read(&device).unwrap()[..4096]), (0, &bytes(1 << 41, 4096)[..]));
     run(&mut disk(&mount, "detach", &["home"]));
     mount.check();
 }

@@ -52,7 +52,7 @@ impl Budget {
 
     /// Most writes of disks that wait for room on a full volume.
     pub fn waits_max(&self) -> usize {
-        Patience::waits_max(self.plan().map(|plan| plan.late_expected()))
+        Patience::waits_max(self.plan().map(|plan| plan.late_max()))
     }
 
     fn ring_bytes_max(&self) -> u64 {

@@ -1,5 +1,8 @@
 //! Reads, writes and fsync.
 
+use std::time::Instant;
+
+use oncefs_engine::{BLOCK_BYTES, Blocks};
 use oncefs_fs::{Error, FileSystem, Ino, Result, WriteOrigin};
 use oncefs_transport::Reply;
 use oncefs_transport::flags::write as from;
@@ -7,8 +10,10 @@ use oncefs_transport::flags::write as from;
 use super::Adapter;
 use crate::durable::{handle, is_writing, reply_durably};
 use crate::errno::errno;
+use crate::patience::reserve;
 use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_with};
+use crate::room_maker::Place;
 
 impl Adapter {
     /// `flags` are those of open(2), as the handle has them now.
@@ -58,8 +63,13 @@ impl Adapter {
         };
         let written = self.file_system.write(ino, at, data, origin);
         let is_full = matches!(written, Err(Error::NoSpace));
-        if written.is_ok() {
-            self.config.patience.found_room(ino);
+        if let Ok(blocks_added) = written {
+            let takes_reserve = blocks_added > 0 && self.config.patience.is_patient(ino);
+            if !takes_reserve || !is_at_reserve(&self.file_system) {
+                self.config.patience.found_room(ino);
+            } else if let Some(place) = self.place_at_reserve(ino) {
+                return self.wait_at_reserve(place, blocks_added, answer);
+            }
         }
         match is_full.then(|| self.place_for_write(ino, data.len())).flatten() {
             Some(place) => {
@@ -73,8 +83,32 @@ impl Adapter {
         }
     }
 
+    /// A place for a write of a disk that took some of the last room, and whose answer waits. None: the disk's time is
+    /// over, or no further request may wait.
+    fn place_at_reserve(&self, ino: Ino) -> Option<Place> {
+        let now = Instant::now();
+        let wait = self.config.patience.begin(ino, now).filter(|wait| now < wait.until)?;
+        self.room_maker.as_ref()?.place_for_disk(0, wait)
+    }
+
+    /// Answers a write that has been done when there is room again, or when the disk's time is over.
+    fn wait_at_reserve(&self, place: Place, blocks_added: i64, answer: impl FnOnce(Result<i64>) + Send + 'static) {
+        let again = move |file_system: &FileSystem| match is_at_reserve(file_system) {
+            true => Err(Error::NoSpace),
+            false => Ok(blocks_added),
+        };
+        self.wait_for_room(place, again, move |_| answer(Ok(blocks_added)));
+    }
+
     /// Makes everything durable that was answered before.
     pub(super) fn sync(&self, reply: Reply) {
         reply_durably(&self.file_system, true, Ok(()), move |answer| reply_done(answer, reply));
     }
+}
+
+/// Whether so little room is left that disks leave it to others for a while.
+fn is_at_reserve(file_system: &FileSystem) -> bool {
+    let store = file_system.store();
+    let bytes = |blocks: Blocks| blocks.0 * BLOCK_BYTES as u64;
+    bytes(store.available()) < reserve(bytes(store.totals().data))
 }

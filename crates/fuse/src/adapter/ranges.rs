@@ -48,9 +48,11 @@ impl Adapter {
         let allocate = move |file_system: &FileSystem| file_system.fallocate(ino, at, len, mode, privileges);
         self.config.gauge.take(len);
         let (file_system, has_to_be) = (self.file_system.clone(), self.has_to_be_durable(of));
-        self.reply_with_room(allocate(&self.file_system), allocate, move |result| {
+        let answer = move |result| {
             reply_durably(&file_system, has_to_be, result, move |answer| reply_done(answer, reply));
-        });
+        };
+        // A disk's discards and zeroed ranges wait as its writes do.
+        self.reply_with_room_for(Some(ino), allocate(&self.file_system), allocate, answer);
     }
 
     /// `whence` as in lseek(2).

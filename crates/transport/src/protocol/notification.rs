@@ -10,6 +10,8 @@ pub type Message = Vec<u8>;
 const INVALIDATE_INODE: i32 = 2;
 /// `FUSE_NOTIFY_INVAL_ENTRY`.
 const INVALIDATE_ENTRY: i32 = 3;
+/// `FUSE_NOTIFY_RETRIEVE`.
+const RETRIEVE: i32 = 5;
 /// `FUSE_NOTIFY_PRUNE`, of version 7.45.
 const PRUNE: i32 = 9;
 
@@ -31,6 +33,16 @@ pub fn invalidate_entry(parent: u64, name: &[u8]) -> Message {
     body.extend_from_slice(name);
     body.push(0);
     message(INVALIDATE_ENTRY, &body)
+}
+
+/// Makes the kernel send a request (`FUSE_NOTIFY_REPLY`) with `unique` as its number, and with no bytes of the cached
+/// pages of the root, which is always there.
+pub fn retrieve_nothing(unique: u64) -> Message {
+    const ROOT: u64 = 1;
+    let mut body = Writer::with_capacity(32);
+    // From the beginning, no bytes, and padding.
+    body.u64(unique).u64(ROOT).u64(0).u32(0).u32(0);
+    message(RETRIEVE, &body.finish(32))
 }
 
 /// Makes the kernel forget an unused inode and its cached names.
@@ -61,6 +73,10 @@ mod tests {
         assert_eq!((&message[..4], message.len()), (&36_u32.to_ne_bytes()[..], 36));
         assert_eq!((&message[4..8], &message[16..24]), (&3_i32.to_ne_bytes()[..], &5_u64.to_ne_bytes()[..]));
         assert_eq!((&message[24..28], &message[32..]), (&3_u32.to_ne_bytes()[..], &b"new\0"[..]));
+        let message = retrieve_nothing(6);
+        assert_eq!((&message[..4], message.len()), (&48_u32.to_ne_bytes()[..], 48));
+        assert_eq!((&message[4..8], &message[16..24]), (&5_i32.to_ne_bytes()[..], &6_u64.to_ne_bytes()[..]));
+        assert_eq!((&message[24..32], &message[32..]), (&1_u64.to_ne_bytes()[..], &[0; 16][..]));
         let message = prune(7);
         assert_eq!((&message[..4], message.len()), (&40_u32.to_ne_bytes()[..], 40));
         assert_eq!((&message[4..8], &message[16..20]), (&9_i32.to_ne_bytes()[..], &1_u32.to_ne_bytes()[..]));

@@ -13,7 +13,7 @@ const ENTRIES_MIN: usize = 2;
 /// Most threads, unless `ENTRIES_MIN` for each CPU are more.
 const THREADS_MAX: usize = 64;
 /// Spare entries may take one part in this many of the memory that is left.
-const SPARES_SHARE: u64 = 8;
+const SPARES_SHARE: usize = 8;
 /// More than this many for each CPU gain nothing.
 const SPARES_OF_QUEUE: usize = 32;
 
@@ -45,9 +45,9 @@ impl Plan {
         };
         let plans = (ENTRIES_MIN..=ENTRIES_BEST).rev().filter(|entries| entries * online.len() <= threads_max);
         let mut plan = plans.filter_map(plan).find(|plan| plan.bytes() <= bytes_max)?;
-        let bytes = (bytes_max - plan.bytes()) / SPARES_SHARE;
-        let spares = usize::try_from(bytes / plan.entry_bytes()).unwrap_or(usize::MAX);
-        plan.spares = spares.min(SPARES_OF_QUEUE * online.len());
+        let fit = usize::try_from((bytes_max - plan.bytes()) / plan.entry_bytes()).unwrap_or(usize::MAX);
+        // One for each queue lets as many requests wait as a block device has under way at least.
+        plan.spares = (fit / SPARES_SHARE).max(online.len()).min(fit).min(SPARES_OF_QUEUE * online.len());
         Some(plan)
     }
 
@@ -64,11 +64,10 @@ impl Plan {
         self.part_of_spares().max(self.spares.min(1))
     }
 
-    /// Requests that can wait for others at a time if they come on all CPUs alike
-    /// ([`may_be_late`](crate::may_be_late)). Of each queue all entries but one are sure to be free for that; half of
-    /// them are expected to be.
-    pub fn late_expected(&self) -> usize {
-        self.threads.len() / 2
+    /// Requests that can wait for others at a time, even if all of them come on one CPU
+    /// ([`may_be_late`](crate::may_be_late)): all entries of a queue but one, and its spares.
+    pub fn late_max(&self) -> usize {
+        self.entries_of_queue().saturating_sub(1) + self.part_of_spares()
     }
 
     fn part_of_spares(&self) -> usize {
@@ -106,9 +105,9 @@ mod tests {
     fn few_cpus_have_four_threads_each() {
         let plan = plan(2, 2, 16 << 20).unwrap();
         assert_eq!(plan.threads, [0, 0, 0, 0, 1, 1, 1, 1]);
-        assert_eq!((plan.parked.len(), plan.spares), (0, 0));
-        assert_eq!(plan.bytes(), 8 * (MIB as u64 + 8192));
-        assert_eq!((plan.late_expected(), plan.spares_of_queue()), (4, 0));
+        assert_eq!((plan.parked.len(), plan.spares), (0, 2));
+        assert_eq!(plan.bytes(), 10 * (MIB as u64 + 8192));
+        assert_eq!((plan.late_max(), plan.spares_of_queue()), (4, 1));
     }
 
     #[test]
@@ -116,7 +115,7 @@ mod tests {
         let plan = plan(2, 128, 16 << 20).unwrap();
         assert_eq!((plan.threads.len(), plan.parked.len()), (8, 126));
         assert_eq!(plan.parked, (2..128).collect::<Vec<_>>());
-        assert!(plan.bytes() < 10 << 20, "{}", plan.bytes());
+        assert!(plan.bytes() < 12 << 20, "{}", plan.bytes());
     }
 
     #[test]

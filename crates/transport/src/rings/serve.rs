@@ -12,6 +12,7 @@ use super::entry::Entry;
 use super::slot::{Finished, Mailbox, Slot};
 use super::spares::Spares;
 use crate::cpus;
+use crate::protocol::notification;
 use crate::reply::Back;
 use crate::server::Server;
 use crate::waiting::{self, Waiter};
@@ -61,6 +62,8 @@ struct Held {
     is_spare: bool,
     /// It is sure to come back to the kernel (see `spares`).
     is_steady: bool,
+    /// It is a spare without a reply so far.
+    is_fresh: bool,
 }
 
 /// A thread's ring with its entries. The ring is closed first: until then the kernel may write to the entries.
@@ -89,7 +92,7 @@ impl RingThread {
     fn make(&mut self, queue: u16, is_spare: bool) -> io::Result<usize> {
         let buffers = if is_spare { &self.post.spare_buffers } else { &self.post.buffers };
         let entry = Arc::new(Entry::new(buffers)?);
-        self.held.push(Held { entry, queue, turn: Turn::Ours, is_spare, is_steady: false });
+        self.held.push(Held { entry, queue, turn: Turn::Ours, is_spare, is_steady: false, is_fresh: false });
         Ok(self.held.len() - 1)
     }
 
@@ -161,6 +164,7 @@ impl RingThread {
     fn ended(&mut self, index: usize, errno: i32) -> io::Result<()> {
         let turn = self.set_turn(index, Turn::Gone);
         self.set_steady(index, false);
+        self.set_fresh(index, false);
         let (queue, error) = (self.held[index].queue, io::Error::from_raw_os_error(errno));
         match (turn, errno) {
             // The mount is gone, or the ring is being closed.
@@ -211,7 +215,7 @@ impl RingThread {
         dispatch(server, &self.mailbox, &entry, index);
         self.held[index].is_steady = self.mailbox.is_steady();
         self.commit()?;
-        self.add_spare(index)?;
+        self.add_spare(server, index)?;
         let said = waiting::rearm();
         if said.waits {
             self.ring.submit(0)?;
@@ -231,17 +235,38 @@ impl RingThread {
     /// A request with a late reply keeps its entry. The queue gets another entry, so that other requests do not wait.
     /// It needs no more than the largest number of late replies at a time. Without memory for the entry, other requests
     /// wait.
-    fn add_spare(&mut self, index: usize) -> io::Result<()> {
+    ///
+    /// The kernel sends the new entry a request that was asked for, and with the reply to it the entry comes back for
+    /// those that are queued.
+    fn add_spare(&mut self, server: &Server, index: usize) -> io::Result<()> {
         let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
         if self.has_entry(queue) || !self.can_add() || !self.post.spares.take(queue) {
             return Ok(());
         }
         match self.make(queue, true) {
-            Ok(index) => self.register(index),
+            Ok(index) => {
+                self.register(index)?;
+                self.set_fresh(index, true);
+                self.ring.submit(0)?;
+                self.ask_for_request(server, queue);
+                Ok(())
+            }
             Err(e) => {
                 log::warn!("no further entry for queue {queue}: {e}");
                 Ok(())
             }
+        }
+    }
+
+    /// Has the kernel send a request to a queue. It goes to the queue of the CPU that asks. If the kernel refuses, a
+    /// later request makes a fresh entry steady.
+    fn ask_for_request(&self, server: &Server, queue: u16) {
+        if cpus::current() != usize::from(queue) && !(cpus::run_on(&[queue.into()])) {
+            return;
+        }
+        let asked = notification::retrieve_nothing(self.post.spares.next_asked());
+        if let Err(e) = server.device().notify(&asked) {
+            log::debug!("the kernel sends no request for a new entry of queue {queue}: {e}");
         }
     }
 
@@ -255,6 +280,15 @@ impl RingThread {
         match (std::mem::replace(&mut held.is_steady, is_steady), is_steady) {
             (false, true) => self.post.spares.add_steady(held.queue),
             (true, false) => self.post.spares.lose_steady(held.queue),
+            _ => {}
+        }
+    }
+
+    fn set_fresh(&mut self, index: usize, is_fresh: bool) {
+        let held = &mut self.held[index];
+        match (std::mem::replace(&mut held.is_fresh, is_fresh), is_fresh) {
+            (false, true) => self.post.spares.add_fresh(held.queue),
+            (true, false) => self.post.spares.lose_fresh(held.queue),
             _ => {}
         }
     }
@@ -286,6 +320,7 @@ impl RingThread {
     fn commit_one(&mut self, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Committed);
         self.set_steady(index, true);
+        self.set_fresh(index, false);
         let held = &self.held[index];
         self.ring.commit(held.queue, index, &held.entry)
     }
@@ -381,10 +416,10 @@ mod tests {
 
     #[test]
     fn a_spare_entry_that_is_refused_is_no_error_and_ends_nothing() {
-        let (mut thread, _, told) = thread(1);
-        thread.add_spare(0).unwrap();
+        let (mut thread, server, told) = thread(1);
+        thread.add_spare(&server, 0).unwrap();
         assert_eq!(thread.held.len(), 3, "no other entry of the queue is the kernel's");
-        thread.add_spare(1).unwrap();
+        thread.add_spare(&server, 1).unwrap();
         assert_eq!(thread.held.len(), 3, "there are no more");
         thread.ended(2, libc::ENOMEM).unwrap();
         assert!(told.try_recv().is_err() && !thread.is_out_of_use, "both others have requests");

@@ -67,7 +67,7 @@ impl Mailbox {
         if !self.may_be_late.load(Ordering::Relaxed) {
             let queue = self.queue.load(Ordering::Relaxed);
             let goes_on = match self.is_steady.load(Ordering::Relaxed) {
-                true => self.spares.let_go(queue),
+                true => self.spares.let_go_soon(queue),
                 false => self.spares.has_steady(queue),
             };
             self.may_be_late.store(goes_on, Ordering::Relaxed);

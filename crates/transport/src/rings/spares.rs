@@ -4,9 +4,19 @@
 //! The kernel gives a queued request only to an entry that comes back with a reply (Linux 6.14 to 6.18). A new entry
 //! gets requests that arrive later, and not those that are queued already. So a queue goes on only if one of its entries
 //! comes back whatever else happens. Such an entry is steady: it has a request for a moment, or waits for one. An entry
-//! whose reply waits for other requests is not steady, and a new entry is not before its first reply.
+//! whose reply waits for other requests is not steady, and a new entry is not before its first reply. Until then it is
+//! fresh. Its thread has the kernel send it a request at once, so it is fresh for a moment only.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long a request waits for a fresh entry to become steady, at most, ...
+const FRESH_LOOKS: usize = 100;
+/// ... and how often it looks.
+const FRESH_LOOK: Duration = Duration::from_millis(1);
+/// Numbers of requests that were asked for begin here. Those of other requests count from 0.
+const ASKED_FIRST: u64 = 1 << 63;
 
 /// Entries that may still be added, and those that come back.
 #[derive(Debug)]
@@ -18,13 +28,48 @@ pub(crate) struct Spares {
     taken: Box<[AtomicUsize]>,
     /// By queue: the number of steady entries.
     steady: Box<[AtomicUsize]>,
+    /// By queue: the number of fresh entries.
+    fresh: Box<[AtomicUsize]>,
+    /// How many requests were asked for.
+    asked: AtomicU64,
 }
 
 impl Spares {
     /// `count` entries to add, for `queues` queues, of which each takes `share` at most.
     pub(crate) fn new(count: usize, queues: usize, share: usize) -> Self {
         let zeros = || (0..queues).map(|_| AtomicUsize::new(0)).collect();
-        Self { left: AtomicUsize::new(count), share, taken: zeros(), steady: zeros() }
+        let (left, asked) = (AtomicUsize::new(count), AtomicU64::new(0));
+        Self { left, share, taken: zeros(), steady: zeros(), fresh: zeros(), asked }
+    }
+
+    /// A number for a request that is asked for. The lowest bit stands for interrupts.
+    pub(super) fn next_asked(&self) -> u64 {
+        ASKED_FIRST | (self.asked.fetch_add(1, Ordering::Relaxed) << 1 & !ASKED_FIRST)
+    }
+
+    /// A queue gets a new entry.
+    pub(super) fn add_fresh(&self, queue: u16) {
+        self.fresh[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A fresh entry of a queue is steady, or gone.
+    pub(super) fn lose_fresh(&self, queue: u16) {
+        self.fresh[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while another one is fresh: its
+    /// thread has no other request to serve.
+    pub(super) fn let_go_soon(&self, queue: u16) -> bool {
+        for _ in 0..FRESH_LOOKS {
+            if self.let_go(queue) {
+                return true;
+            }
+            if self.fresh[usize::from(queue)].load(Ordering::Acquire) == 0 {
+                break;
+            }
+            thread::sleep(FRESH_LOOK);
+        }
+        self.let_go(queue)
     }
 
     /// An entry of a queue is steady from now on.
@@ -79,5 +124,26 @@ mod tests {
         assert_eq!([spares.has_steady(0), spares.has_steady(1)], [false, true]);
         spares.lose_steady(1);
         assert!(!spares.has_steady(1));
+    }
+
+    #[test]
+    fn the_last_steady_entry_waits_for_a_fresh_one() {
+        let spares = Spares::new(0, 1, 0);
+        spares.add_steady(0);
+        assert!(!spares.let_go_soon(0), "there is no other entry");
+        spares.add_fresh(0);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| spares.let_go_soon(0));
+            spares.add_steady(0);
+            spares.lose_fresh(0);
+            assert!(waits.join().unwrap());
+        });
+        assert!(!spares.let_go_soon(0));
+    }
+
+    #[test]
+    fn numbers_of_requests_that_were_asked_for_are_even_and_high() {
+        let spares = Spares::new(0, 1, 0);
+        assert_eq!([spares.next_asked(), spares.next_asked()], [1 << 63, (1 << 63) + 2]);
     }
 }

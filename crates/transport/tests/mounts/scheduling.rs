@@ -81,8 +81,10 @@ fn stay_on(cpu: usize) {
 
 #[test]
 fn requests_that_wait_for_others_leave_each_queue_an_entry_that_comes_back() {
-    /// More than a queue has entries at first.
+    /// More than a queue has entries at first, with its spares.
     const READERS: u64 = 12;
+    /// Entries of a queue at first, at most.
+    const ENTRIES: u64 = 4;
     let tree = Tree::mount("rings");
     let path = tree.path("patient");
     fs::write(&path, "").unwrap();
@@ -94,6 +96,8 @@ fn requests_that_wait_for_others_leave_each_queue_an_entry_that_comes_back() {
     fs::write(tree.path("go"), "").unwrap();
     eventually("all are served", || tree.count("waited") + tree.count("refused") == READERS);
     assert!(tree.count("refused") > 0, "the queue has lent out its last entry");
+    let waited = tree.count("waited");
+    assert!(waited > ENTRIES, "{waited} wait: spares take requests that were queued before, and may wait with them");
     for reader in &mut readers {
         reader.kill().unwrap();
         ends(reader, "a reader");

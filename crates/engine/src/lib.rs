@@ -93,7 +93,7 @@ pub use layout::comparison::{Compared, ComparedRun, ComparedState};
 pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
-pub use layout::run_states::{BudgetUse, Equal, Explained, ExplainedRun, What, push_run};
+pub use layout::run_states::{BudgetUse, Compressed, Equal, Explained, ExplainedRun, What, push_run};
 pub use oncefs_dedup::{
     AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, EffectivePolicy, FilePolicy, Fingerprint, InvalidOverride, Lbn,
     Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag,

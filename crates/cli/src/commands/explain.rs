@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use clap::Args;
-use oncefs_engine::{Explained, ExplainedRun, push_run};
+use oncefs_engine::{BLOCK_BYTES, Explained, ExplainedRun, push_run};
 use oncefs_toolbox::{Column, Table};
 use serde_json::json;
 
@@ -130,8 +130,9 @@ impl<'a> Printer<'a> {
             self.sums.add(run);
             let step = if self.arguments.blocks && run.what.pbn().is_some() { 1 } else { run.blocks };
             for n in (0..run.blocks).step_by(step as usize) {
-                let part = ExplainedRun { lbn: run.lbn + n, blocks: step, what: run.what.plus(n) };
-                self.print_run(&part, &render::why(run, &others, rule), &others);
+                let part = run.part(n, step);
+                let why = render::why(run, &others, rule) + &render::compressed(&part);
+                self.print_run(&part, &why, &others);
             }
         }
         if !self.arguments.json {
@@ -167,7 +168,8 @@ impl<'a> Printer<'a> {
             json["more"] = json!(others.more);
             say!("{}{}", if self.has_printed { "," } else { "" }, names::json_line(&json));
         } else {
-            let at = run.what.pbn().map_or("-".to_owned(), |pbn| pbn.to_string());
+            let place = run.compressed.as_ref().map(|compressed| compressed.at / BLOCK_BYTES as u64);
+            let at = place.or(run.what.pbn()).map_or("-".to_owned(), |at| at.to_string());
             self.table.row(vec![run.lbn.to_string(), run.blocks.to_string(), at, why.to_owned()]);
             self.rows += 1;
             if self.rows == ROWS_MAX {

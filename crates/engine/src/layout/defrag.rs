@@ -8,12 +8,15 @@
 pub mod outcome;
 pub mod portion;
 
+use hashbrown::HashMap;
 use oncefs_dedup::{DefragPlan, DefragRule, FileRun, plan_defrag};
 
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::fragment::{FragmentPlace, is_fragment};
 use crate::format::keys::LeafKey;
 use crate::layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 use crate::layout::defrag::portion::Defragmenter;
+use crate::read::fragments::GAP_BYTES_MAX;
 use crate::space::allocator::Run;
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -24,6 +27,39 @@ const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
 /// Leaves read under one acquisition of the map's lock.
 const PORTION_LEAVES: usize = 16;
 const _: () = assert!(PORTION_LEAVES <= WINDOW_LEAVES);
+
+/// Runs of a file, in its order. Fragments that follow each other in the file are one run while they follow each other in
+/// the data area, whatever their numbers are.
+#[derive(Default)]
+struct LaidOut {
+    runs: Vec<FileRun>,
+    /// Where the last run ends in the data area, in bytes, if it is one of fragments.
+    end: Option<u64>,
+}
+
+impl LaidOut {
+    fn add(&mut self, lbn: Lbn, pbn: Pbn, blocks: u64, places: &HashMap<Pbn, FragmentPlace>) {
+        if !is_fragment(pbn) {
+            self.end = None;
+            return FileRun::add(&mut self.runs, lbn, pbn, blocks);
+        }
+        for n in 0..blocks {
+            let (first, number) = (lbn.plus(n), pbn.plus(n));
+            let place = places.get(&number);
+            let follows = |(end, place): (u64, &FragmentPlace)| (end..=end + GAP_BYTES_MAX).contains(&place.at);
+            let goes_on = self.end.zip(place).is_some_and(follows);
+            match self.runs.last_mut().filter(|_| goes_on) {
+                Some(last) => (last.end, last.blocks) = (first.plus(1), last.blocks + 1),
+                None => {
+                    let run =
+                        FileRun { first, end: first.plus(1), pbn: number, blocks: 1, shared: 0, must_stay: false };
+                    self.runs.push(run);
+                }
+            }
+            self.end = place.map(FragmentPlace::end);
+        }
+    }
+}
 
 impl Defragmenter {
     /// See [`crate::Store::defrag`].
@@ -92,39 +128,48 @@ impl Defragmenter {
     /// The runs of a part of a map, from an lbn on that begins a run, and where the next part begins. No run is cut, so
     /// the part has more than `leaves_max` leaves if a run is longer.
     pub fn window_of(&self, map: MapId, from: Lbn, leaves_max: usize) -> Result<(Vec<FileRun>, Option<Lbn>)> {
-        let (mut runs, mut seen) = (Vec::new(), 0);
+        let (mut laid, mut seen) = (LaidOut::default(), 0);
         let mut at = Some(from);
         while let Some(from) = at {
-            let (leaves, next) = self.add_runs(map, from, Lbn(u64::MAX), &mut runs)?;
+            let (leaves, next) = self.add_runs(map, from, Lbn(u64::MAX), &mut laid)?;
             seen += leaves;
             at = next;
-            if seen >= leaves_max && runs.len() > 1 && next.is_some() {
-                let last = runs.pop();
-                return Ok((runs, last.map(|last| last.first)));
+            if seen >= leaves_max && laid.runs.len() > 1 && next.is_some() {
+                let last = laid.runs.pop();
+                return Ok((laid.runs, last.map(|last| last.first)));
             }
         }
-        Ok((runs, None))
+        Ok((laid.runs, None))
     }
 
     fn runs_within(&self, map: MapId, from: Lbn, until: Lbn) -> Result<Vec<FileRun>> {
-        let mut runs = Vec::new();
+        let mut laid = LaidOut::default();
         let mut at = Some(from);
         while let Some(from) = at {
-            at = self.add_runs(map, from, until, &mut runs)?.1;
+            at = self.add_runs(map, from, until, &mut laid)?.1;
         }
-        Ok(runs)
+        Ok(laid.runs)
     }
 
     /// Adds the runs of some leaves, between two lbns. Returns how many leaves these are, and where to continue.
-    fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, runs: &mut Vec<FileRun>) -> Result<(usize, Option<Lbn>)> {
-        let _map = self.maps.lock(map).read();
-        self.metadata.attached(map)?;
-        self.each_extent(map, from, until, &mut |lbn, pbn, blocks| FileRun::add(runs, lbn, pbn, blocks))
+    fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, laid: &mut LaidOut) -> Result<(usize, Option<Lbn>)> {
+        let mut extents: Vec<(Lbn, Pbn, u64)> = Vec::new();
+        let result = {
+            let _map = self.maps.lock(map).read();
+            self.metadata.attached(map)?;
+            self.each_extent(map, from, until, &mut |lbn, pbn, blocks| extents.push((lbn, pbn, blocks)))
+        };
+        let of_fragments = extents.iter().filter(|(_, pbn, _)| is_fragment(*pbn));
+        let places = self.metadata.known_places(of_fragments.flat_map(|&(_, pbn, blocks)| Run { pbn, blocks }.pbns()));
+        extents.into_iter().for_each(|(lbn, pbn, blocks)| laid.add(lbn, pbn, blocks, &places));
+        result
     }
 
     /// Counts the shared blocks of runs that may move, and marks runs with a block that must stay.
     fn look_at_short(&self, runs: &mut [FileRun], run_blocks_min: u32) -> Result<()> {
-        let is_short = |run: &FileRun| run.blocks < u64::from(run_blocks_min);
+        // Where a fragment moves it becomes a block, which takes space.
+        runs.iter_mut().filter(|run| is_fragment(run.pbn)).for_each(|run| run.shared = run.blocks);
+        let is_short = |run: &FileRun| run.blocks < u64::from(run_blocks_min) && !is_fragment(run.pbn);
         let pbns_of = |run: &FileRun| Run { pbn: run.pbn, blocks: run.blocks }.pbns();
         let mut pbns: Vec<Pbn> = runs.iter().filter(|run| is_short(run)).flat_map(pbns_of).collect();
         pbns.sort_unstable();

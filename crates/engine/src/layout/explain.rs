@@ -11,10 +11,11 @@ use verdict::{Known, verdicts};
 
 use crate::base::part;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
+use crate::format::fragment::FragmentPlace;
 use crate::format::keys::LeafKey;
 use crate::format::page::Entry;
 use crate::layout::referrers::{References, ReferrerSearch};
-use crate::layout::run_states::{BudgetUse, Explained, ExplainedRun, What, push_run};
+use crate::layout::run_states::{BudgetUse, Compressed, Explained, ExplainedRun, What, push_run};
 use crate::policy::effective::FilePolicies;
 use crate::state::loading::Metadata;
 use crate::write::extension::Extender;
@@ -71,16 +72,20 @@ impl Explainer {
         let _pin = self.pins.pin();
         let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(LEAF_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
+        let inside = |lbn: &Lbn| (from..seen.end).contains(lbn);
+        let pbns = seen.blocks.iter().filter(|(lbn, _)| inside(lbn)).filter_map(|(_, target)| data_of(*target));
+        let places = self.metadata.known_places(pbns);
         let mut runs = Vec::new();
         let mut at = from;
-        let inside = seen.blocks.iter().zip(said).filter(|((lbn, _), _)| (from..seen.end).contains(lbn));
-        for ((lbn, _), what) in inside {
-            push_run(&mut runs, ExplainedRun { lbn: at.0, blocks: lbn.0 - at.0, what: What::Hole });
-            push_run(&mut runs, ExplainedRun { lbn: lbn.0, blocks: 1, what });
+        let inside = seen.blocks.iter().zip(said).filter(|((lbn, _), _)| inside(lbn));
+        for ((lbn, target), what) in inside {
+            push_run(&mut runs, ExplainedRun::plain(at.0, lbn.0 - at.0, What::Hole));
+            let compressed = data_of(*target).and_then(|pbn| places.get(&pbn)).map(compressed_at);
+            push_run(&mut runs, ExplainedRun { lbn: lbn.0, blocks: 1, what, compressed });
             at = lbn.plus(1);
         }
         if seen.goes_on {
-            push_run(&mut runs, ExplainedRun { lbn: at.0, blocks: seen.end.0 - at.0, what: What::Hole });
+            push_run(&mut runs, ExplainedRun::plain(at.0, seen.end.0 - at.0, What::Hole));
         }
         Ok((runs, seen.goes_on.then_some(seen.end.0)))
     }
@@ -111,10 +116,7 @@ impl Explainer {
 
     /// The state of each block.
     fn explain_blocks(&self, map: MapId, blocks: &[(Lbn, Target)], run_blocks_min: u32) -> Result<Vec<What>> {
-        let pbns = blocks.iter().filter_map(|(_, target)| match target {
-            Target::Data(pbn) => Some(*pbn),
-            Target::Hole | Target::Reserved => None,
-        });
+        let pbns = blocks.iter().filter_map(|(_, target)| data_of(*target));
         let references = self.referrer_search.references(pbns);
         let mut holders = self.peek_in_both(references.sound());
         self.extend(blocks, &references, &mut holders);
@@ -179,6 +181,17 @@ impl Explainer {
             self.extender.extend_holders(&stretch, (None, None), holders);
         }
     }
+}
+
+fn data_of(target: Target) -> Option<Pbn> {
+    match target {
+        Target::Data(pbn) => Some(pbn),
+        Target::Hole | Target::Reserved => None,
+    }
+}
+
+fn compressed_at(place: &FragmentPlace) -> Compressed {
+    Compressed { at: place.at, lengths: vec![place.bytes] }
 }
 
 /// The possible holders of a block's content. For a shared block they include its own, because its run continues there.

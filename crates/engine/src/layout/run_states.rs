@@ -46,6 +46,49 @@ pub struct ExplainedRun {
     /// Their state. Each pbn in it is that of the first block, and the others follow it.
     #[serde(flatten)]
     pub what: What,
+    /// Where they lie if they are compressed: one behind the other. Their pbns are numbers of fragments then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressed: Option<Compressed>,
+}
+
+impl ExplainedRun {
+    /// Blocks that are not compressed.
+    pub fn plain(lbn: u64, blocks: u64, what: What) -> Self {
+        Self { lbn, blocks, what, compressed: None }
+    }
+
+    /// A part of it, from its block `n` on.
+    pub fn part(&self, n: u64, blocks: u64) -> Self {
+        let compressed = self.compressed.as_ref().map(|compressed| compressed.part(n as usize, blocks as usize));
+        Self { lbn: self.lbn + n, blocks, what: self.what.plus(n), compressed }
+    }
+}
+
+/// Where compressed blocks lie.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Compressed {
+    /// The first byte of the first one in the data area.
+    pub at: u64,
+    /// The length of each in bytes. Each begins where the one before it ends.
+    pub lengths: Vec<u16>,
+}
+
+impl Compressed {
+    /// Their length together, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.lengths.iter().map(|bytes| u64::from(*bytes)).sum()
+    }
+
+    /// Whether the other ones begin where these end.
+    pub fn is_followed_by(&self, other: &Self) -> bool {
+        self.at + self.bytes() == other.at
+    }
+
+    fn part(&self, n: usize, blocks: usize) -> Self {
+        let (before, rest) = self.lengths.split_at(n.min(self.lengths.len()));
+        let at = self.at + before.iter().map(|bytes| u64::from(*bytes)).sum::<u64>();
+        Self { at, lengths: rest[..blocks.min(rest.len())].to_vec() }
+    }
 }
 
 /// The state of a block of a file.
@@ -144,11 +187,27 @@ impl What {
     }
 }
 
+/// Whether a run continues in the data area where another one ends.
+fn continues(last: &ExplainedRun, run: &ExplainedRun) -> bool {
+    match (&last.compressed, &run.compressed) {
+        (None, None) => true,
+        (Some(last), Some(next)) => last.is_followed_by(next),
+        _ => false,
+    }
+}
+
 /// Adds a run after the last one. The two become one if their states are the same.
 pub fn push_run(runs: &mut Vec<ExplainedRun>, run: ExplainedRun) {
     match runs.last_mut() {
-        Some(last) if last.lbn + last.blocks == run.lbn && last.what.plus(last.blocks) == run.what => {
+        Some(last)
+            if last.lbn + last.blocks == run.lbn
+                && last.what.plus(last.blocks) == run.what
+                && continues(last, &run) =>
+        {
             last.blocks += run.blocks;
+            if let (Some(last), Some(more)) = (&mut last.compressed, run.compressed) {
+                last.lengths.extend(more.lengths);
+            }
         }
         _ if run.blocks > 0 => runs.push(run),
         _ => {}

@@ -20,6 +20,8 @@ mod budget;
 #[cfg(not(feature = "schedules"))]
 mod compress;
 #[cfg(not(feature = "schedules"))]
+mod compressed_layout;
+#[cfg(not(feature = "schedules"))]
 mod compressed_reads;
 #[cfg(not(feature = "schedules"))]
 mod counters;

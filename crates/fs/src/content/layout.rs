@@ -22,7 +22,7 @@ impl FileSystem {
             if explained.next.is_none() {
                 let end = explained.runs.last().map_or(from.0, |run| run.lbn + run.blocks);
                 let blocks = size.div_ceil(BLOCK_BYTES as u64).saturating_sub(end);
-                push_run(&mut explained.runs, ExplainedRun { lbn: end, blocks, what: What::Hole });
+                push_run(&mut explained.runs, ExplainedRun::plain(end, blocks, What::Hole));
             }
             Ok(explained)
         })

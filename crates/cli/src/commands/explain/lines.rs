@@ -1,6 +1,6 @@
 //! Runs that are shown in one line.
 
-use oncefs_engine::{ExplainedRun, What};
+use oncefs_engine::{Compressed, ExplainedRun, What};
 
 /// One line: shared runs that continue each other form one line, however many places refer to each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,12 @@ pub struct Line {
 
 fn is_one_line(a: &ExplainedRun, b: &ExplainedRun) -> bool {
     let are_shared = matches!((&a.what, &b.what), (What::Shared { .. }, What::Shared { .. }));
-    are_shared && a.lbn + a.blocks == b.lbn && a.what.plus(a.blocks).pbn() == b.what.pbn()
+    let goes_on = match (&a.compressed, &b.compressed) {
+        (None, None) => true,
+        (Some(a), Some(b)) => a.is_followed_by(b),
+        _ => false,
+    };
+    are_shared && goes_on && a.lbn + a.blocks == b.lbn && a.what.plus(a.blocks).pbn() == b.what.pbn()
 }
 
 /// The lines of some runs.
@@ -23,6 +28,9 @@ pub fn lines_of(runs: &[ExplainedRun]) -> Vec<Line> {
             |run: &ExplainedRun| if let What::Shared { references, .. } = run.what { references } else { 1 };
         let mut run = runs[0].clone();
         run.blocks = runs.iter().map(|run| run.blocks).sum();
+        let lengths = runs.iter().filter_map(|run| run.compressed.as_ref()).flat_map(|compressed| &compressed.lengths);
+        let lengths: Vec<u16> = lengths.copied().collect();
+        run.compressed = run.compressed.map(|compressed| Compressed { lengths, ..compressed });
         if let What::Shared { references: most, .. } = &mut run.what {
             *most = runs.iter().map(references).max().unwrap_or(*most);
         }
@@ -43,9 +51,8 @@ mod tests {
 
     #[test]
     fn shared_runs_that_continue_each_other_are_told_in_one_line() {
-        let shared =
-            |lbn, blocks, pbn, references| ExplainedRun { lbn, blocks, what: What::Shared { pbn, references } };
-        let hole = ExplainedRun { lbn: 15, blocks: 4, what: What::Hole };
+        let shared = |lbn, blocks, pbn, references| ExplainedRun::plain(lbn, blocks, What::Shared { pbn, references });
+        let hole = ExplainedRun::plain(15, 4, What::Hole);
         let runs = [shared(0, 4, 10, 2), shared(4, 1, 14, 5), shared(5, 5, 15, 2), shared(10, 5, 90, 3), hole.clone()];
         let line = |run, other_references| Line { run, other_references };
         let lines = [line(shared(0, 10, 10, 5), 13), line(shared(10, 5, 90, 3), 10), line(hole, 0)];

@@ -1,6 +1,6 @@
 //! The sentence that describes a run and its reason.
 
-use oncefs_engine::{BudgetUse, Equal, ExplainedRun, What};
+use oncefs_engine::{BLOCK_BYTES, BudgetUse, Equal, ExplainedRun, What};
 
 use super::sharers::{Other, Others};
 use crate::names::shown;
@@ -98,6 +98,14 @@ fn place(run: &ExplainedRun, other: &Other) -> String {
     format!("{name} at block {}{part}", other.lbn)
 }
 
+/// How long the blocks of a run are if they are compressed, and where in the block at their address the first one begins.
+pub fn compressed(run: &ExplainedRun) -> String {
+    let Some(compressed) = &run.compressed else { return String::new() };
+    let (bytes, held) = (compressed.bytes(), run.blocks * BLOCK_BYTES as u64);
+    let (percent, from) = (bytes * 100 / held.max(1), compressed.at % BLOCK_BYTES as u64);
+    format!("; compressed to {bytes} bytes ({percent} %), from byte {from} on")
+}
+
 /// What a budget allows, and how much of it is used.
 pub fn budget(budget: &BudgetUse) -> String {
     let BudgetUse { percent_max, percent, pieces, pieces_max } = budget;
@@ -119,7 +127,7 @@ mod tests {
     fn said(what: What, blocks: u64, shown: Vec<Other>, more: u64) -> String {
         let rule =
             Rule { map: 1, blocks_min: 8, set_by: "set by its policy".to_owned(), budget: None, is_left_alone: false };
-        why(&ExplainedRun { lbn: 100, blocks, what }, &Others { shown, more }, &rule)
+        why(&ExplainedRun::plain(100, blocks, what), &Others { shown, more }, &rule)
     }
 
     #[test]
@@ -143,7 +151,7 @@ mod tests {
     fn blocks_of_a_file_that_is_left_alone_are_told_as_such() {
         let rule = Rule { map: 1, blocks_min: 8, set_by: "policy off".to_owned(), budget: None, is_left_alone: true };
         let said = |equal| {
-            let run = ExplainedRun { lbn: 100, blocks: 3, what: What::Own { pbn: 1, equal, waits: false } };
+            let run = ExplainedRun::plain(100, 3, What::Own { pbn: 1, equal, waits: false });
             why(&run, &Others { shown: vec![other("/a", 5, 0, 3)], more: 0 }, &rule)
         };
         assert_eq!(

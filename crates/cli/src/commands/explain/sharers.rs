@@ -236,7 +236,7 @@ mod tests {
     const OWN_MAP: u64 = 9;
 
     fn shared(lbn: u64, pbn: u64, blocks: u64, references: u32) -> ExplainedRun {
-        ExplainedRun { lbn, blocks, what: What::Shared { pbn, references } }
+        ExplainedRun::plain(lbn, blocks, What::Shared { pbn, references })
     }
 
     fn place(map: u64, lbn: u64, pbn: u64, blocks: u64) -> Referrer {
@@ -251,9 +251,9 @@ mod tests {
 
     #[test]
     fn what_runs_ask_for_is_cut_where_one_begins_or_ends() {
-        let hole = ExplainedRun { lbn: 0, blocks: 9, what: What::Hole };
+        let hole = ExplainedRun::plain(0, 9, What::Hole);
         let own = What::Own { pbn: 500, equal: Equal::TooShort { equal_pbn: 30, longest_run_blocks: 2 }, waits: false };
-        let own = ExplainedRun { lbn: 100, blocks: 2, what: own };
+        let own = ExplainedRun::plain(100, 2, own);
         let runs = [shared(0, 10, 10, 2), hole, shared(20, 14, 10, 2), own, shared(40, 24, 1, 2)];
         let pieces: Vec<(u64, u64)> = pieces_of(&runs).iter().map(|piece| (piece.pbn, piece.blocks)).collect();
         assert_eq!(pieces, [(10, 4), (14, 6), (20, 4), (24, 1), (30, 2)]);
@@ -285,7 +285,7 @@ mod tests {
         let found = found(&[shared(0, 10, 2, 31)], &places);
         assert_eq!((found[0].0.len(), found[0].1), (SHOWN_MAX, 26));
         let equal = What::Own { pbn: 5, equal: Equal::LongEnough { equal_pbn: 10 }, waits: true };
-        let mut pieces = pieces_of(&[ExplainedRun { lbn: 0, blocks: 2, what: equal.clone() }]);
+        let mut pieces = pieces_of(&[ExplainedRun::plain(0, 2, equal.clone())]);
         places.iter().for_each(|place| add(&mut pieces, place));
         assert_eq!(pieces[0].places.len(), WANTED, "no more than is told");
     }

@@ -86,7 +86,7 @@ mod tests {
             (11, 1, What::Bad { pbn: 51, replacement: None, references: 1 }),
             (12, 5, What::Reserved),
         ] {
-            sums.add(&ExplainedRun { lbn, blocks, what });
+            sums.add(&ExplainedRun::plain(lbn, blocks, what));
         }
         assert_eq!((sums.runs, sums.data, sums.shared, sums.own, sums.bad), (3, 9, 2, 6, 1));
         let text = "total   36.0 KiB in 3 runs: 8.00 KiB shared, 24.0 KiB not shared; 4.00 KiB bad; 20.0 KiB reserved; \

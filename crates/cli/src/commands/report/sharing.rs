@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn shared(lbn: u64, pbn: u64, blocks: u64, references: u32) -> ExplainedRun {
-        ExplainedRun { lbn, blocks, what: What::Shared { pbn, references } }
+        ExplainedRun::plain(lbn, blocks, What::Shared { pbn, references })
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
         for n in 0..RUNS_MAX as u64 {
             runs.add(&shared(100 + 10 * n, 1000 + 20 * n, 3, 2));
         }
-        runs.add(&ExplainedRun { lbn: 900, blocks: 99, what: What::Hole });
+        runs.add(&ExplainedRun::plain(900, 99, What::Hole));
         let runs = runs.finish();
         assert_eq!((runs.len(), &runs[0]), (RUNS_MAX, &shared(0, 10, 4, 5)));
         assert_eq!(runs[RUNS_MAX - 1].lbn, 160, "of equals the first");

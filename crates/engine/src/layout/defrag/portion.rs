@@ -10,6 +10,7 @@ use oncefs_dedup::{BatchSize, FileRun};
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
@@ -130,7 +131,10 @@ impl Defragmenter {
             let to = places.partition_point(|(lbn, _)| *lbn < run.end);
             let seen = |&(lbn, pbn): &(Lbn, Pbn)| Some(Seen { lbn, pbn, entry: *entries.get(&pbn)? });
             let blocks: Vec<Seen> = places[from..to].iter().map_while(seen).collect();
-            let is_same = Run { pbn: run.pbn, blocks: run.blocks }.pbns().eq(blocks.iter().map(|block| block.pbn));
+            let is_same = match is_fragment(run.pbn) {
+                true => blocks.len() as u64 == run.blocks && blocks.iter().all(|block| is_fragment(block.pbn)),
+                false => Run { pbn: run.pbn, blocks: run.blocks }.pbns().eq(blocks.iter().map(|block| block.pbn)),
+            };
             let shared = blocks.iter().filter(|block| block.entry.count > 1).count() as u64;
             let begins = at;
             (is_same && shared <= run.shared).then(|| {
@@ -250,7 +254,7 @@ impl Defragmenter {
         self.lazy_clones.own(map, leaves.iter().copied())?;
         let _map = self.maps.lock(map).write();
         self.lazy_clones.own(map, leaves)?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(run.blocks));
+        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(run.blocks));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
         let mut changed = 0;

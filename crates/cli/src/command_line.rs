@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    clone, dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy, receive,
-    report, revive, scrub, send, snapshot, stats, status, sync, top, tune, umount,
+    clone, convert, dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy,
+    receive, report, revive, scrub, send, snapshot, stats, status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -74,6 +74,10 @@ pub enum Command {
     Explain(explain::ExplainArgs),
     /// Defragment files of a mounted volume, so that reading them takes fewer seeks
     Defrag(defrag::DefragArgs),
+    /// Compress files of a mounted volume now (experimental)
+    Compress(convert::CompressArgs),
+    /// Store compressed files of a mounted volume uncompressed again (experimental)
+    Expand(convert::ExpandArgs),
     /// Set or show how files and directories are deduplicated
     Policy(policy::PolicyArgs),
     /// Enlarge a volume, mounted or not
@@ -118,6 +122,8 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Fsck(arguments) => return fsck::run(arguments),
         Command::Scrub(arguments) => return scrub::run(arguments),
         Command::Defrag(arguments) => return defrag::run(arguments),
+        Command::Compress(arguments) => return convert::compress(arguments),
+        Command::Expand(arguments) => return convert::expand(arguments),
         Command::Policy(arguments) => return policy::run(arguments),
         Command::Estimate(arguments) => return estimate::run(arguments),
         Command::Status(arguments) => return status::run(&arguments),

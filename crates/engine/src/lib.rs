@@ -121,5 +121,5 @@ pub use volume::backend::{Backend, Hold};
 #[cfg(any(test, feature = "testing"))]
 pub use volume::steps::BackgroundStep;
 pub use volume::unfinished::Unfinished;
-pub use worker::status::{DedupCommand, DedupStatus};
+pub use worker::status::{Conversion, Converted, DedupCommand, DedupStatus};
 pub use write::publish::OnPublish;

@@ -188,8 +188,19 @@ impl Store {
         let committed = self.volume.commits.checkpoint();
         if committed.is_ok() {
             self.volume.leave_cleanly();
+            self.forget_fragments();
         }
         committed
+    }
+
+    /// Lets earlier versions open the volume again if nothing in it is compressed any more. What fails here is tried again
+    /// when the volume is closed the next time.
+    fn forget_fragments(&self) {
+        let forgotten = self.volume.can_forget_fragments().and_then(|can| match can && self.hold.is_some() {
+            true => volume::remove_fragments(&self.path),
+            false => Ok(()),
+        });
+        forgotten.unwrap_or_else(|error| log::warn!("cannot go back to the format without compression: {error}"));
     }
 
     /// The newest published value of a record, committed or not, if the record exists.

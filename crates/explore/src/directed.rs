@@ -3,6 +3,7 @@
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, RenameMode};
 
+use crate::compression::{compress, expand, repack};
 use crate::operation::Content;
 use crate::operation::Operation::{self, *};
 
@@ -17,6 +18,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("out-of-line", out_of_line()),
         ("compress", compress()),
         ("repack", repack()),
+        ("expand", expand()),
         ("grow", grow()),
         ("reuse", reuse()),
         ("stale-hints", stale_hints()),
@@ -116,65 +118,6 @@ fn out_of_line() -> Vec<Operation> {
         Background(BackgroundStep::SaveSkipped),
         Commit,
     ]
-}
-
-/// Blocks are compressed beside others that do not shrink; shared ones, rewritten ones and deleted ones among them. Freed
-/// places and numbers are handed out again.
-fn compress() -> Vec<Operation> {
-    const COMPRESS: BackgroundStep = BackgroundStep::Compress { blocks_max: 8 };
-    vec![
-        Create("copy"),
-        Write("copy", 0, Content::shrinking(1, 12 * BLOCK)),
-        Write("A/foo", 0, Content::shrinking(7, 10 * BLOCK)),
-        Commit,
-        Background(COMPRESS),
-        Exhaust(COMPRESS),
-        Commit,
-        Write("copy", 3 * BLOCK as u64, Content::from(700, 2 * BLOCK)),
-        Background(BackgroundStep::Checkpoint),
-        Unlink("copy"),
-        Exhaust(BackgroundStep::Reclaim),
-        Commit,
-        Background(BackgroundStep::Release),
-        Write("A/foo", BLOCK as u64, Content::shrinking(400, 6 * BLOCK)),
-        Exhaust(COMPRESS),
-        Scrub,
-        Background(BackgroundStep::LeaveCleanly),
-    ]
-}
-
-/// Packs get gaps and are packed anew. Their old blocks are handed out again, and a second time with what was moved.
-fn repack() -> Vec<Operation> {
-    const COMPRESS: BackgroundStep = BackgroundStep::Compress { blocks_max: 64 };
-    const REPACK: BackgroundStep = BackgroundStep::Repack { blocks_max: 64 };
-    let mut all = vec![
-        Create("copy"),
-        Write("copy", 0, Content::shrinking(1, 24 * BLOCK)),
-        Write("A/foo", 0, Content::shrinking(60, 24 * BLOCK)),
-        Commit,
-        Exhaust(COMPRESS),
-        Commit,
-    ];
-    for round in 0..2 {
-        for n in 0..6 {
-            let at = (4 * n + round) * BLOCK;
-            all.push(Write("copy", at as u64, Content::from(700 + (40 * round + n) as u64, 2 * BLOCK)));
-            all.push(Write("A/foo", at as u64, Content::from(800 + (40 * round + n) as u64, 3 * BLOCK)));
-        }
-        all.extend([
-            Commit,
-            Background(BackgroundStep::Release),
-            Background(REPACK),
-            Exhaust(REPACK),
-            Commit,
-            Background(BackgroundStep::Release),
-            Write("A/foo", 30 * BLOCK as u64, Content::shrinking(900 + 20 * round as u64, 8 * BLOCK)),
-            Exhaust(COMPRESS),
-            Background(BackgroundStep::Checkpoint),
-        ]);
-    }
-    all.extend([Unlink("copy"), Exhaust(BackgroundStep::Reclaim), Commit, Exhaust(REPACK), Scrub, Commit]);
-    all
 }
 
 fn grow() -> Vec<Operation> {

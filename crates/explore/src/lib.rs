@@ -20,6 +20,7 @@ pub mod tape;
 pub mod visible_state;
 pub mod workload;
 
+mod compression;
 mod directed;
 mod perform;
 mod random_work;

@@ -406,6 +406,7 @@ fn doing(operation: &Operation) -> Doing {
             BackgroundStep::Revisit { .. } => Doing::Revisit,
             BackgroundStep::Compress { .. } => Doing::Compress,
             BackgroundStep::Repack { .. } => Doing::Repack,
+            BackgroundStep::Expand { .. } => Doing::Expand,
             BackgroundStep::Rank => Doing::Rank,
             BackgroundStep::Repair | BackgroundStep::Scrub { .. } => Doing::Scrub,
             BackgroundStep::SaveSkipped => Doing::SaveSkipped,

@@ -36,6 +36,8 @@ pub enum Doing {
     Compress,
     /// Moves fragments out of packs with gaps.
     Repack,
+    /// Expands fragments.
+    Expand,
     /// Ranks files.
     Rank,
     /// Merges hints into the disk level.
@@ -70,6 +72,7 @@ impl Doing {
             Doing::Revisit => "remap",
             Doing::Compress => "compress",
             Doing::Repack => "repack",
+            Doing::Expand => "expand",
             Doing::Rank => "rank",
             Doing::MergeHints => "merge hints",
             Doing::SweepHints => "sweep hints",

@@ -150,7 +150,7 @@ pub const COMPRESSED: Setup = Setup {
         ("ranks", "on"),
     ],
     has_short_work: false,
-    directed: &["compress", "repack"],
+    directed: &["compress", "expand", "repack"],
     ..ONE_LEVEL
 };
 

@@ -17,7 +17,7 @@ use oncefs_toolbox::counts::{gate_or_drill, seed};
 const STATES: (u64, u64) = (20_000, 100_000);
 
 /// Crash points that the drill must keep when code or workloads change.
-const POINTS: [&str; 74] = [
+const POINTS: [&str; 77] = [
     "receive: change, begins",
     "place: change, data written",
     "map: change, published",
@@ -59,6 +59,9 @@ const POINTS: [&str; 74] = [
     "revisit: compress, fragments grown",
     "revisit: compress, data written",
     "revisit: compress, published",
+    "revisit: expand, begins",
+    "revisit: expand, data written",
+    "revisit: expand, published",
     "revisit: rank, begins",
     "revisit: rank, data written",
     "revisit: rank, published",
@@ -110,7 +113,7 @@ fn every_planned_crash_state_is_survived() {
 }
 
 /// Explores some workloads, each of which must survive.
-fn survive(names: &[&str]) {
+fn survive(names: &[&str]) -> Explorer {
     let explorer = Explorer::default();
     for name in names {
         let (base, workload) = plan::named(name).unwrap();
@@ -118,6 +121,7 @@ fn survive(names: &[&str]) {
     }
     let failures: String = explorer.failures().iter().map(report::failure).collect();
     assert!(failures.is_empty(), "{failures}");
+    explorer
 }
 
 #[test]
@@ -144,6 +148,13 @@ fn compressed_files_keep_their_content_after_every_crash() {
 #[test]
 fn a_volume_in_objects_survives_the_loss_of_any_part_of_a_request() {
     survive(&["objects/directed:grow", "objects/directed:reuse"]);
+}
+
+#[test]
+fn expanded_files_keep_their_content_after_every_crash() {
+    let explorer = survive(&["compressed/directed:expand"]);
+    let points = POINTS.iter().filter(|point| point.contains("expand,")).copied().collect::<Vec<_>>();
+    assert_eq!(report::not_visited(&explorer, &points), Vec::<String>::new());
 }
 
 #[test]

@@ -30,7 +30,7 @@ const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
 const CROWDED: NamePlaces = NamePlaces { bits: 3, names_max: 1 };
 const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
 const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
-const WORK: [BackgroundStep; 13] = [
+const WORK: [BackgroundStep; 14] = [
     BackgroundStep::Reclaim,
     BackgroundStep::Release,
     BackgroundStep::FillHints,
@@ -44,6 +44,7 @@ const WORK: [BackgroundStep; 13] = [
     BackgroundStep::Scrub { blocks_max: 256 },
     BackgroundStep::Compress { blocks_max: 64 },
     BackgroundStep::Repack { blocks_max: 64 },
+    BackgroundStep::Expand { blocks_max: 64 },
 ];
 
 /// The target: the calls.

@@ -10,6 +10,7 @@ mod costs;
 mod defrag;
 mod disks;
 mod estimate;
+mod expand;
 mod explain;
 mod faults;
 mod flags;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use oncefs_system_tests::{BLOCK, Mount, Random, bytes, test_dir};
 
 /// Lines that no other seed gives, and that shrink to about a third.
-fn text(blocks: u64, seed: u64) -> Vec<u8> {
+pub fn text(blocks: u64, seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed);
     let mut text = String::new();
     while (text.len() as u64) < blocks * BLOCK {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
 
-fn disk(mount: &Mount, what: &str, more: &[&str]) -> Command {
+pub fn disk(mount: &Mount, what: &str, more: &[&str]) -> Command {
     let mut command = Command::new(oncefs());
     command.args(["disk", what]).arg(mount.dir()).args(more);
     command
@@ -24,7 +24,7 @@ fn fails(mut command: Command) -> (i32, String) {
 }
 
 /// An attached disk, and its ext4 mounted on a directory. Both end when this is dropped.
-struct Attached {
+pub struct Attached {
     /// Where the volume is mounted.
     volume: PathBuf,
     device: PathBuf,
@@ -32,7 +32,7 @@ struct Attached {
 }
 
 impl Attached {
-    fn new(mount: &Mount, name: &str, makes_ext4: bool) -> Self {
+    pub fn new(mount: &Mount, name: &str, makes_ext4: bool) -> Self {
         let device = PathBuf::from(run(&mut disk(mount, "attach", &[name])).trim());
         let attached = Self { volume: mount.dir(), device, place: tempfile::tempdir().unwrap() };
         if makes_ext4 {
@@ -44,18 +44,18 @@ impl Attached {
     }
 
     /// A snapshot with an ext4.
-    fn read_only(mount: &Mount, name: &str) -> Self {
+    pub fn read_only(mount: &Mount, name: &str) -> Self {
         let device = PathBuf::from(run(&mut disk(mount, "attach", &[name])).trim());
         let attached = Self { volume: mount.dir(), device, place: tempfile::tempdir().unwrap() };
         run(Command::new("mount").args(["-t", "ext4", "-o", "ro"]).arg(&attached.device).arg(attached.place.path()));
         attached
     }
 
-    fn join(&self, name: &str) -> PathBuf {
+    pub fn join(&self, name: &str) -> PathBuf {
         self.place.path().join(name)
     }
 
-    fn umount(&self) {
+    pub fn umount(&self) {
         run(Command::new("umount").arg(self.place.path()));
     }
 
@@ -78,7 +78,7 @@ impl Drop for Attached {
     }
 }
 
-fn write_synced(path: &Path, content: &[u8]) {
+pub fn write_synced(path: &Path, content: &[u8]) {
     let mut file = File::create(path).unwrap();
     file.write_all(content).unwrap();
     file.sync_all().unwrap();

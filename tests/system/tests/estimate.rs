@@ -68,3 +68,32 @@ fn what_is_estimated_is_what_a_volume_saves() {
         "the same files, on the volume"
     );
 }
+
+#[test]
+fn what_compression_is_estimated_to_save_is_what_a_mount_saves() {
+    let scratch = tempfile::tempdir_in(test_dir()).unwrap();
+    let tree = scratch.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for n in 0..40 {
+        let content = match n % 4 {
+            0 => bytes(n, 60 * BLOCK),
+            1 => crate::compress::text(90, n / 8),
+            2 => crate::compress::text(3, n),
+            _ => [vec![n as u8; 5 * BLOCK], bytes(n, 1_000), crate::compress::text(20, n)].concat(),
+        };
+        fs::write(tree.join(n.to_string()), content).unwrap();
+    }
+    let estimated = estimate(&[&tree]);
+    let of_method =
+        |method: &Value| (method["method"] == "zstd:1").then(|| method["saved_with_dedup_percent"].as_f64());
+    let percent = estimated["compression"].as_array().unwrap().iter().find_map(of_method).flatten().unwrap();
+
+    let mount = Mount::on(&test_dir(), "256M", &["compress=later"]);
+    run(Command::new("cp").arg("-a").arg(&tree).arg(mount.dir()));
+    run(Command::new(oncefs()).args(["dedup", "--now", "--full"]).arg(mount.dir()));
+    run(Command::new(oncefs()).arg("compress").arg(mount.dir()));
+    let (held, stored) = (mount.figure("space", "held_bytes"), mount.figure("space", "stored_bytes"));
+    let saved = 100.0 * (held - stored) as f64 / held as f64;
+    println!("estimated {percent:.2} %, saved {saved:.2} %");
+    assert!((percent - saved).abs() <= POINTS_MAX, "{percent} %, not {saved} %");
+}

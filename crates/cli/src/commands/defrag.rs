@@ -1,6 +1,6 @@
 //! `oncefs defrag`: defragments files of a mounted volume, one after the other, within the space allowed.
 
-mod walk;
+pub mod walk;
 
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! The commands, each with its arguments. `command_line` calls them.
 
 pub mod clone;
+pub mod convert;
 pub mod dedup;
 pub mod defrag;
 pub mod disk;

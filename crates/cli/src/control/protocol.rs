@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use oncefs_engine::{DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
+use oncefs_engine::{Conversion, DedupCommand, LayoutCursor, MapCursor, ScrubCommand};
 use serde::{Deserialize, Serialize};
 
 use crate::control::answers::DiffCursor;
@@ -141,6 +141,15 @@ pub enum Request {
         space_blocks: u64,
         /// Change nothing, report what would happen.
         dry_run: bool,
+    },
+    /// Compress or expand a portion of a file, or of all files: the engine's `Converted`.
+    Convert {
+        /// Which of them.
+        what: Conversion,
+        /// The file's inode number. None: all files.
+        inode: Option<u64>,
+        /// Where to begin. For a file only the leaf counts.
+        from: MapCursor,
     },
     /// Do what may take long before `clone-file`.
     PrepareClone {

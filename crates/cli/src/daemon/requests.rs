@@ -274,6 +274,7 @@ impl Handler for OpenVolume {
                 let options = DefragOptions { from, run_blocks_min, space, dry_run, ..DefragOptions::default() };
                 self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
             }
+            Request::Convert { what, inode, from } => to_json(self.file_system.convert(*what, inode.map(Ino), *from)),
             Request::PrepareClone { inode } => to_json(self.file_system.prepare_clone(Ino(*inode))),
             Request::CloneFile { inode, directory, name } => {
                 let made = self.file_system.clone_file(Ino(*inode), Ino(*directory), name.as_bytes(), &ROOT);

@@ -113,6 +113,11 @@ impl CheckpointStore {
         Ok(found.map(|at| first + at / PAGE_BYTES as u64))
     }
 
+    /// Whether there is a device for the pages of fragments.
+    pub fn has_fragments(&self) -> bool {
+        self.fragments.is_some()
+    }
+
     /// The page after the last one that has room for entries of fragments. The first one: there is no room.
     pub fn fragment_pages_end(&self) -> Result<u64> {
         let Some(fragments) = &self.fragments else { return Ok(FIRST_PAGE) };

@@ -421,7 +421,9 @@ impl State {
             self.records.put(key, value);
         }
         if self.fragment_totals != compressed_before {
-            self.records.put(keys::fragment_totals(), Some(self.fragment_totals.encode()));
+            // Without fragments there is no record, so that versions which know none find nothing unknown.
+            let totals = Some(self.fragment_totals).filter(|totals| totals.fragments > 0);
+            self.records.put(keys::fragment_totals(), totals.map(|totals| totals.encode()));
         }
         self.totals.data = self.totals.data.max(plan.grow_to.unwrap_or_default());
         self.claims.release(plan.claimed);

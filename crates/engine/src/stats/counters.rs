@@ -275,6 +275,8 @@ counters! {
     fragments_repacked,
     /// Bytes written by that.
     repack_bytes_written,
+    /// Places in files whose fragments became blocks again.
+    blocks_expanded,
     /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
     /// Blocks of other files that were read around small ones.

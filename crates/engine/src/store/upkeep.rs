@@ -14,9 +14,9 @@ use crate::volume::files as volume;
 use crate::volume::unfinished::{self, Unfinished};
 use crate::volume::{object_parts, salvage, superblock_file};
 use crate::{
-    BadBlock, BadPlace, Compared, CutLog, DataPlace, DedupCommand, DedupStatus, DefragOptions, DefragOutcome,
-    Explained, FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, ObjectAccess, Profile, Referrers,
-    Result, Salvaged, ScrubCommand, ScrubStatus, Store, Tag, VolumeSpec,
+    BadBlock, BadPlace, Compared, Conversion, Converted, CutLog, DataPlace, DedupCommand, DedupStatus, DefragOptions,
+    DefragOutcome, Explained, FilesFound, LayoutCursor, LayoutPortion, Lbn, MapCursor, MapId, ObjectAccess, Profile,
+    Referrers, Result, Salvaged, ScrubCommand, ScrubStatus, Store, Tag, VolumeSpec,
 };
 
 impl Store {
@@ -295,5 +295,20 @@ impl Store {
     ///   cannot be written.
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         self.volume.defragmenter.defrag(map, options)
+    }
+
+    /// Compresses or expands a portion of a map, or of all maps. Call again from the result's `next` for the rest.
+    ///
+    /// Each block stays readable and keeps its content. A crash leaves each one either compressed or not.
+    ///
+    /// # Errors
+    ///
+    /// - [`crate::Error::Invalid`]: the volume has no place for compressed blocks; or what is expanded would be compressed
+    ///   again, because the setting `compress` is on.
+    /// - [`crate::Error::ReadOnly`]: the volume takes no changes.
+    /// - [`crate::Error::Io`], [`crate::Error::Corrupt`]: a map or the block table cannot be read, or the data area cannot
+    ///   be written. A lack of space is not an error: the result counts it.
+    pub fn convert(&self, what: Conversion, only: Option<MapId>, from: MapCursor) -> Result<Converted> {
+        self.volume.converter.convert(what, only, from)
     }
 }

@@ -10,9 +10,10 @@ use crate::format::extent_leaf::Target;
 use crate::format::keys::LeafKey;
 use crate::settings::values::{Compress, FingerprintMode, Inline, Settings, Verify};
 use crate::stats::counters::Counters;
+use crate::tests::compress::{compress_all, text};
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
-use crate::{BLOCK_BYTES, Blocks, DedupCommand, DefragOptions, Lbn, MapId, Pbn, ScrubCommand, Tag};
+use crate::{BLOCK_BYTES, BackgroundStep, Blocks, DedupCommand, DefragOptions, Lbn, MapId, Pbn, ScrubCommand, Tag};
 
 const DATA: Blocks = Blocks(60_000);
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -211,13 +212,32 @@ fn small_reads() -> Volume {
     volume
 }
 
-/// A block that shrinks becomes a fragment.
+/// A block that shrinks becomes a fragment, and a block again.
 fn compressed() -> Volume {
     let volume = Devices::new(Blocks(600), Settings { compress: Compress::Later, ..one_level() }).open();
     let block: Vec<u8> = (0..4 * BLOCK_BYTES).map(|n| (n / 64) as u8).collect();
     volume.write(MapId(1), 0, &block, |_, _| ()).unwrap();
     volume.commits.checkpoint().unwrap();
     volume.block_compressor.compress_some(100).unwrap();
+    assert!(volume.converter.expand_all(100).unwrap());
+    volume
+}
+
+/// Packs of which most is freed are packed anew.
+fn repacked() -> Volume {
+    let volume = Devices::new(Blocks(4_000), Settings { compress: Compress::Later, ..one_level() }).open();
+    write(&volume, 1, &text(300, 1));
+    volume.commits.checkpoint().unwrap();
+    compress_all(&volume);
+    for n in (0..300).filter(|n| n % 4 > 0) {
+        volume.write(MapId(1), n * BLOCK, &unique(1, 100 + n), |_, _| ()).unwrap();
+    }
+    volume.commits.checkpoint().unwrap();
+    volume.run(BackgroundStep::Release).unwrap();
+    while volume.repacker.repack_some(64).unwrap().is_some() {
+        volume.commits.commit().unwrap();
+        volume.run(BackgroundStep::Release).unwrap();
+    }
     volume
 }
 
@@ -234,6 +254,7 @@ fn every_counter_moves() {
         shared_reads,
         small_reads,
         compressed,
+        repacked,
     ];
     let mut still: BTreeSet<String> = Counters::default().snapshot().into_keys().collect();
     assert!(!still.is_empty(), "there are no counters");

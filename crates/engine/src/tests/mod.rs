@@ -30,6 +30,8 @@ mod crash;
 #[cfg(not(feature = "schedules"))]
 mod defrag;
 #[cfg(not(feature = "schedules"))]
+mod expand;
+#[cfg(not(feature = "schedules"))]
 mod full_host;
 #[cfg(not(feature = "schedules"))]
 mod lazy_clones;

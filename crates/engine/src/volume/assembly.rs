@@ -26,6 +26,8 @@ use crate::read::steps::Reader;
 use crate::read::stored::BlockReader;
 use crate::state::loading::Metadata;
 use crate::worker::compress::BlockCompressor;
+use crate::worker::conversion::Converter;
+use crate::worker::expand::BlockExpander;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::repack::Repacker;
@@ -138,6 +140,8 @@ pub struct Volume {
     /// Packs fragments anew.
     #[cfg(any(test, feature = "testing"))]
     pub repacker: Arc<Repacker>,
+    /// Compresses and expands on request.
+    pub converter: Arc<Converter>,
     /// Gives each kind of out-of-line work its turn.
     pub work_loop: Arc<WorkLoop>,
 }
@@ -205,6 +209,9 @@ impl Volume {
             block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
                 change_room, lazy_clones, publisher, worklist);
             repacker = Repacker(metadata, free_blocks, block_writer, damage_reports, change_room, publisher);
+            block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
+                lazy_clones, publisher);
+            converter = Converter(change_room, worklist, block_compressor, block_expander);
             work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,
                 file_ranker, block_compressor, repacker, revisits, worklist);
         }
@@ -255,6 +262,7 @@ impl Volume {
             block_compressor,
             #[cfg(any(test, feature = "testing"))]
             repacker,
+            converter,
             work_loop,
         }
     }

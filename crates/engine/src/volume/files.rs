@@ -371,6 +371,20 @@ fn make_fragments(volume: &Path, data: &dyn Device) -> Result<()> {
     superblock_file::allow_fragments(volume)
 }
 
+/// Removes the table of fragments, which has none, after it is noted that the volume has none: from then on earlier
+/// versions open it. A crash in between leaves a file that nothing reads, which is used again with the next compression.
+pub fn remove_fragments(volume: &Path) -> Result<()> {
+    if let DataPlace::Objects(_) = superblock_file::read(volume)?.data {
+        // Its table of fragments is an image, and earlier versions know no volume in objects.
+        return Ok(());
+    }
+    superblock_file::forbid_fragments(volume)?;
+    match fs::remove_file(volume.join(FRAGMENTS)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing the table of fragments", e)),
+        _ => sync_directory(volume),
+    }
+}
+
 fn in_the_way(device: &Path, found: &[Signature]) -> Error {
     let found: Vec<String> = found.iter().take(SIGNATURES_TOLD_MAX).map(Signature::to_string).collect();
     let (device, found) = (device.display(), found.join(", "));

@@ -1,6 +1,13 @@
 //! The end of a clean unmount: the state from which the next mount continues.
 
+use crate::Result;
+use crate::format::fragment::FIRST_PAGE;
+use crate::format::page::pbns_of;
+use crate::settings::values::Compress;
 use crate::volume::assembly::Volume;
+
+/// Pages of fragments that are looked at together.
+const PORTION_PAGES: u64 = 256;
 
 impl Volume {
     /// At a clean unmount, after the last publication: writes the state from which the next mount continues.
@@ -12,5 +19,28 @@ impl Volume {
             self.backlog_notes.checkpoint_backlog(sequence);
         }
         self.base.stored.settle_records();
+    }
+
+    /// Whether the volume has a table of fragments that it needs no more: nothing is compressed, and nothing is going to
+    /// be. Call it after a checkpoint. The totals alone do not prove it: after damage they may be wrong.
+    pub fn can_forget_fragments(&self) -> Result<bool> {
+        let compresses = self.base.tuning.with(|settings| settings.compress) != Compress::Off;
+        let stored = &self.base.stored;
+        if compresses || !stored.has_fragments() || self.base.state.lock().fragment_totals.fragments > 0 {
+            return Ok(false);
+        }
+        let end = stored.fragment_pages_end()?;
+        let mut at = FIRST_PAGE;
+        while at < end {
+            let Some(first) = stored.next_written_page(at)?.filter(|first| *first < end) else { break };
+            let count = PORTION_PAGES.min(end - first);
+            for (number, page) in stored.read_pages(first, count as usize)? {
+                if page.damaged_sectors() != 0 || pbns_of(number).any(|pbn| page.count(pbn) > 0) {
+                    return Ok(false);
+                }
+            }
+            at = first + count;
+        }
+        Ok(true)
     }
 }

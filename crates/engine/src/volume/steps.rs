@@ -42,6 +42,11 @@ pub enum BackgroundStep {
         /// The bound.
         blocks_max: u64,
     },
+    /// Expands everything that is compressed, in batches of about this many blocks.
+    Expand {
+        /// The bound.
+        blocks_max: u64,
+    },
     /// Handles bad blocks that reads and writes noticed.
     Repair,
     /// Continues the scrub, or begins a pass, by at most this many blocks.
@@ -82,6 +87,7 @@ impl Volume {
             BackgroundStep::Rank => Ok(self.file_ranker.rank()?.is_some()),
             BackgroundStep::Compress { blocks_max } => Ok(self.block_compressor.compress_some(blocks_max)?.is_some()),
             BackgroundStep::Repack { blocks_max } => Ok(self.repacker.repack_some(blocks_max)?.is_some()),
+            BackgroundStep::Expand { blocks_max } => self.converter.expand_all(blocks_max),
             BackgroundStep::Repair => self.repairs.repair_noticed().map(|()| false),
             BackgroundStep::Scrub { blocks_max } => self.scrubber.scrub_step(blocks_max),
             BackgroundStep::CatchUpRecords => {

@@ -1,6 +1,6 @@
 //! The superblock lies in two files, `superblock` and `copies/superblock`. It changes when the volume gets its first lazy
-//! clone, and when it is first mounted to be compressed. Until both files have that, the volume has no such clone and no
-//! compressed block, so an intact one is right.
+//! clone, when it is first mounted to be compressed, and when nothing in it is compressed any more. While the two differ,
+//! the volume has no such clone or no compressed block, so an intact one is right.
 
 use std::fs;
 use std::io;
@@ -62,6 +62,11 @@ pub fn allow_clones(volume: &Path) -> Result<()> {
 /// Notes in both that the volume may have compressed blocks.
 pub fn allow_fragments(volume: &Path) -> Result<()> {
     replace_both(volume, &Superblock { has_clones: true, has_fragments: true, ..read(volume)? })
+}
+
+/// Notes in both that the volume has no compressed block.
+pub fn forbid_fragments(volume: &Path) -> Result<()> {
+    replace_both(volume, &Superblock { has_fragments: false, ..read(volume)? })
 }
 
 /// Replaces both, the copy first. A crash leaves each as it was or as it will be.

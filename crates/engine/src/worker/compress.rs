@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_compress::Compressor;
@@ -56,6 +57,8 @@ const PORTIONS_MAX: usize = 128;
 const REMEMBERED_MAX: usize = 64 << 10;
 /// One part in this many of the data area stays free for other work.
 const ROOM_SHARE: u64 = 64;
+/// How often a request looks whether the worker's turn has ended.
+const TURN_WAIT: Duration = Duration::from_millis(2);
 
 /// Where the pass over all maps is.
 struct Pass {
@@ -149,6 +152,20 @@ impl BlockCompressor {
         let looked_at = self.advance(&mut pass, blocks_max.clamp(1, BATCH_BLOCKS_MAX));
         *self.pass.lock() = Some(pass);
         looked_at
+    }
+
+    /// Compresses the blocks at these places because an administrator asks for it. What the worker's pass remembers of
+    /// shared blocks holds for them too, so this waits for its turn to end.
+    pub fn compress_asked(&self, places: &[Place]) -> Result<()> {
+        let mut pass = loop {
+            match self.pass.lock().take() {
+                Some(pass) => break pass,
+                None => std::thread::sleep(TURN_WAIT),
+            }
+        };
+        let compressed = self.compress_places(places, &mut pass.moved);
+        *self.pass.lock() = Some(pass);
+        compressed
     }
 
     fn advance(&self, pass: &mut Pass, blocks_max: u64) -> Result<Option<u64>> {

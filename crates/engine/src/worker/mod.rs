@@ -1,6 +1,8 @@
 //! Out-of-line work: the choice of blocks to visit, and how they are merged and remapped.
 
 pub mod compress;
+pub mod conversion;
+pub mod expand;
 pub mod live_fragments;
 pub mod merge_target;
 pub mod pack;

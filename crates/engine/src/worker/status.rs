@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::UnknownBlocks;
+use crate::layout::referrers::MapCursor;
 use crate::stats::counters::Histogram;
 
 /// A command to the worker.
@@ -66,4 +67,29 @@ pub struct DedupStatus {
     pub passed_over: Vec<String>,
     /// Times from a request of a program until background work yielded.
     pub yield_time: Histogram,
+}
+
+/// What to do with blocks of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conversion {
+    /// Compress what shrinks.
+    Compress,
+    /// Expand what is compressed.
+    Expand,
+}
+
+/// The result for a portion.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Converted {
+    /// Blocks of data that were looked at.
+    pub blocks: u64,
+    /// Places in files that were moved. Compression does not count them here.
+    pub converted: u64,
+    /// Fragments that stay compressed because they cannot be read, or have wrong content.
+    pub damaged: u64,
+    /// Fragments that stay compressed because the volume has no room.
+    pub without_room: u64,
+    /// Where to continue. None: this was the last portion.
+    pub next: Option<MapCursor>,
 }

@@ -185,8 +185,22 @@ impl Worklist {
         leaves_max: usize,
         places: &mut Vec<Place>,
     ) -> Result<Option<(MapId, u64)>> {
+        if !self.file_policies.is_later(map) {
+            return Ok(None);
+        }
+        Ok(self.add_leaves_of_map(map, from, leaves_max, places)?.map(|leaf| (map, leaf)))
+    }
+
+    /// Adds some leaves of a map, whatever its policy is. Returns the next one.
+    pub fn add_leaves_of_map(
+        &self,
+        map: MapId,
+        from: u64,
+        leaves_max: usize,
+        places: &mut Vec<Place>,
+    ) -> Result<Option<u64>> {
         let _map = self.maps.lock(map).read();
-        if self.state.lock().is_detached(map) || !self.file_policies.is_later(map) {
+        if self.state.lock().is_detached(map) {
             return Ok(None);
         }
         let leaves = self.metadata.stored_leaves(map, from, leaves_max)?;
@@ -195,7 +209,7 @@ impl Worklist {
             let key = LeafKey { map, leaf };
             self.add_places(key, 0, LEAF_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
         }
-        Ok(leaves.last().filter(|_| leaves.len() == leaves_max).map(|last| (map, last + 1)))
+        Ok(leaves.last().filter(|_| leaves.len() == leaves_max).map(|last| last + 1))
     }
 
     /// Adds some leaves of all wanted maps. Returns the next one.

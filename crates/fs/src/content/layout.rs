@@ -1,7 +1,8 @@
-//! The layout of a file in the data area: explaining it, and defragmenting it.
+//! The layout of a file in the data area: explaining it, defragmenting it, and compressing or expanding it.
 
 use oncefs_engine::{
-    BLOCK_BYTES, Compared, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn, What, push_run,
+    BLOCK_BYTES, Compared, Conversion, Converted, DefragOptions, DefragOutcome, Explained, ExplainedRun, Lbn,
+    MapCursor, What, push_run,
 };
 
 use crate::{FileSystem, Ino, Result};
@@ -56,5 +57,23 @@ impl FileSystem {
         }
         let inode = self.inode(ino)?;
         inode.with_map(|map, _| Ok(self.store.defrag(map, options)?))
+    }
+
+    /// Compresses or expands a portion of a regular file, or of all files; see [`oncefs_engine::Store::convert`]. Times of
+    /// files do not change.
+    ///
+    /// # Errors
+    ///
+    /// - `ReadOnly`: the mount or the volume takes no changes.
+    /// - `Stale`: the inode does not exist.
+    /// - `IsADirectory`, `Invalid`: the inode is not a regular file.
+    /// - `Engine`: the volume is not set up for this, a device failed, or metadata is damaged. A lack of space is not an
+    ///   error: the result counts it.
+    pub fn convert(&self, what: Conversion, only: Option<Ino>, from: MapCursor) -> Result<Converted> {
+        self.check_writable()?;
+        match only {
+            None => Ok(self.store.convert(what, None, from)?),
+            Some(ino) => self.inode(ino)?.with_map(|map, _| Ok(self.store.convert(what, Some(map), from)?)),
+        }
     }
 }

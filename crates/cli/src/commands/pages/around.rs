@@ -89,6 +89,13 @@ const AROUND: &[Around] = &[
     Around { page: "oncefs-dedup", files: &[], see: &["oncefs-tune(8)"], docs: &["profiles"] },
     Around { page: "oncefs-explain", files: &[], see: &["oncefs-defrag(8)"], docs: &["fragmentation"] },
     Around { page: "oncefs-defrag", files: &[], see: &["oncefs-explain(8)", "oncefs-policy(8)"], docs: &["defrag"] },
+    Around {
+        page: "oncefs-compress",
+        files: &[],
+        see: &["oncefs-expand(8)", "oncefs-dedup(8)", "oncefs-mount(8)"],
+        docs: &["compression"],
+    },
+    Around { page: "oncefs-expand", files: &[], see: &["oncefs-compress(8)"], docs: &["compression"] },
     Around { page: "oncefs-policy", files: &[], see: &["oncefs-tune(8)"], docs: &["policy"] },
     Around { page: "oncefs-policy-set", files: &[], see: &["oncefs-policy(8)"], docs: &["policy"] },
     Around { page: "oncefs-policy-show", files: &[], see: &["oncefs-policy(8)"], docs: &["policy"] },

@@ -1,0 +1,199 @@
+//! The way back from compression, on volumes in memory: nothing stays compressed, what was shared stays shared, content stays,
+//! and a power cut, a full volume and damage leave each block one or the other.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::device::Device;
+use crate::format::fragment::is_fragment;
+use crate::format::keys;
+use crate::settings::values::{Compress, Settings};
+use crate::tests::compress::{assert_content, compress_all, pbns_of, text, used, written, zstd};
+use crate::tests::fixture::{Devices, Random, unique};
+use crate::volume::assembly::Volume;
+use crate::{BLOCK_BYTES, Blocks, Conversion, Converted, Error, Lbn, MapCursor, MapId};
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+const START: MapCursor = MapCursor { map: 0, leaf: 0 };
+
+/// One pass over everything, and its sum.
+fn expand(volume: &Volume) -> Converted {
+    let (mut sum, mut next) = (Converted::default(), Some(START));
+    while let Some(from) = next {
+        let part = volume.converter.convert_portion(Conversion::Expand, None, from, 100).unwrap();
+        sum.converted += part.converted;
+        sum.damaged += part.damaged;
+        sum.without_room += part.without_room;
+        next = part.next;
+    }
+    sum
+}
+
+fn fragments(volume: &Volume) -> u64 {
+    volume.base.state.lock().fragment_totals.fragments
+}
+
+fn compressed(devices: &Devices, files: &[(MapId, Vec<u8>)]) -> Volume {
+    let volume = written(devices, files);
+    compress_all(&volume);
+    volume.commits.commit().unwrap();
+    volume
+}
+
+#[test]
+fn a_volume_that_is_expanded_has_no_fragment_and_as_many_blocks_as_before() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let mut files: Vec<_> = (1..5).map(|n| (MapId(n), text(150, n))).collect();
+    files.push((MapId(5), unique(40, 5)));
+    let volume = written(&devices, &files);
+    let before = used(&volume);
+    compress_all(&volume);
+    assert!(fragments(&volume) > 500);
+    let done = expand(&volume);
+    assert_eq!((done.converted, done.damaged, done.without_room), (600, 0, 0));
+    assert_eq!((fragments(&volume), used(&volume)), (0, before));
+    assert_eq!(volume.base.stats.counters.blocks_expanded.load(Relaxed), 600);
+    assert_content(&volume, &files);
+    volume.commits.checkpoint().unwrap();
+    assert_eq!(volume.metadata.get(&keys::fragment_totals()).unwrap(), None);
+    drop(volume);
+    let volume = devices.open();
+    assert_content(&volume, &files);
+    assert_eq!(expand(&volume), Converted::default(), "nothing is left to do");
+}
+
+#[test]
+fn what_is_shared_is_expanded_once_and_stays_shared_also_with_clones_that_took_nothing_yet() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let content = text(200, 1);
+    let volume = written(&devices, &[(MapId(1), content.clone())]);
+    let mut files = vec![(MapId(1), content.clone())];
+    for map in [2, 3] {
+        volume.clone_blocks((MapId(1), Lbn(0)), (MapId(map), Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+        files.push((MapId(map), content.clone()));
+    }
+    let before = used(&volume);
+    compress_all(&volume);
+    // The second half has other references, so a batch of it is not the batch of the first.
+    expand(&volume);
+    assert_eq!((fragments(&volume), used(&volume)), (0, before));
+    let first = pbns_of(&volume, MapId(1));
+    assert!(!first.iter().any(|pbn| is_fragment(*pbn)));
+    for (map, _) in &files {
+        assert_eq!(pbns_of(&volume, *map), first, "map {}", map.0);
+    }
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn one_file_is_expanded_and_others_keep_their_fragments() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let files = vec![(MapId(1), text(300, 1)), (MapId(2), text(100, 2)), (MapId(3), text(300, 1))];
+    let volume = compressed(&devices, &files);
+    let (mut next, mut converted) = (Some(START), 0);
+    while let Some(from) = next {
+        let part = volume.converter.convert_portion(Conversion::Expand, Some(MapId(1)), from, 50).unwrap();
+        converted += part.converted;
+        next = part.next;
+    }
+    assert_eq!(converted, 300);
+    let are_fragments = |map| pbns_of(&volume, MapId(map)).iter().filter(|pbn| is_fragment(**pbn)).count();
+    assert_eq!((are_fragments(1), are_fragments(2)), (0, 100));
+    assert_eq!(are_fragments(3), 256, "what it shared stays with the other file");
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn a_power_cut_leaves_each_block_expanded_or_not() {
+    for seed in 0..12 {
+        println!("seed {seed}");
+        let mut random = Random::new(seed);
+        let mut devices = Devices::new(Blocks(3_000), zstd());
+        let mut files: Vec<_> = (1..4).map(|n| (MapId(n), text(60 + random.below(200) as usize, n))).collect();
+        drop(compressed(&devices, &files));
+        for round in 0..4 {
+            let volume = devices.open();
+            let mut at = Some(START);
+            for _ in 0..random.below(6) {
+                let Some(from) = at else { break };
+                at = volume.converter.convert_portion(Conversion::Expand, None, from, 60).unwrap().next;
+                match random.below(5) {
+                    0 => volume.commits.commit().unwrap(),
+                    1 => volume.commits.checkpoint().unwrap(),
+                    _ => {}
+                }
+            }
+            let (map, content) = &mut files[random.below(3) as usize];
+            let block_at = random.below(content.len() as u64 / BLOCK) as usize;
+            let block = text(1, seed * 1_000 + round);
+            content[block_at * BLOCK_BYTES..(block_at + 1) * BLOCK_BYTES].copy_from_slice(&block);
+            volume.write(*map, block_at as u64 * BLOCK, &block, |_, _| ()).unwrap();
+            volume.commits.commit().unwrap();
+            // These may or may not survive, and change no content.
+            if let Some(from) = at {
+                volume.converter.convert_portion(Conversion::Expand, None, from, 60).unwrap();
+            }
+            drop(volume);
+            devices = devices.after_power_cut(&mut random);
+            assert_content(&devices.open(), &files);
+        }
+    }
+}
+
+#[test]
+fn a_full_volume_leaves_what_has_no_room_and_counts_it() {
+    let devices = Devices::new(Blocks(1_500), zstd());
+    let files = vec![(MapId(1), text(400, 1)), (MapId(2), text(400, 2))];
+    let volume = compressed(&devices, &files);
+    volume.commits.checkpoint().unwrap();
+    volume.run(crate::BackgroundStep::Release).unwrap();
+    let free = volume.free_blocks.available().0 as usize;
+    let filler = (MapId(3), unique(free - 50, 3));
+    volume.write(filler.0, 0, &filler.1, |_, _| ()).unwrap();
+    volume.commits.commit().unwrap();
+    let done = expand(&volume);
+    assert!(done.without_room > 0 && done.converted < 800, "{done:?}");
+    volume.commits.checkpoint().unwrap();
+    assert_content(&volume, &[files, vec![filler]].concat());
+}
+
+#[test]
+fn a_damaged_fragment_stays_and_all_others_are_expanded() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let volume = compressed(&devices, &[(MapId(1), text(100, 1))]);
+    volume.commits.checkpoint().unwrap();
+    let pbns = pbns_of(&volume, MapId(1));
+    let place = volume.metadata.known_places([pbns[50]].into_iter())[&pbns[50]];
+    devices.data.write_at(&[0xFF; 20], place.at + 7).unwrap();
+    let done = expand(&volume);
+    assert_eq!((done.converted, done.damaged, fragments(&volume)), (99, 1, 1));
+    assert!(matches!(volume.reader.read(MapId(1), 50 * BLOCK, BLOCK_BYTES), Err(Error::Corrupt { .. })));
+}
+
+#[test]
+fn what_a_mount_compresses_is_not_expanded_and_a_volume_of_old_form_is_not_compressed() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let volume = devices.open();
+    let asked = |volume: &Volume, what| volume.converter.convert(what, None, START);
+    assert!(matches!(asked(&volume, Conversion::Expand), Err(Error::Invalid(_))));
+    assert_eq!(asked(&volume, Conversion::Compress).unwrap(), Converted::default());
+    let off = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
+    let backend = crate::volume::backend::Backend { fragments: None, ..off.backend() };
+    let volume = off.open_medium(backend);
+    assert!(matches!(asked(&volume, Conversion::Compress), Err(Error::Invalid(_))));
+    assert_eq!(asked(&volume, Conversion::Expand).unwrap(), Converted::default());
+}
+
+#[test]
+fn compression_on_request_needs_no_worker() {
+    let devices = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
+    let files = vec![(MapId(1), text(300, 1)), (MapId(2), text(30, 2))];
+    let volume = written(&devices, &files);
+    let mut next = Some(START);
+    while let Some(from) = next {
+        let part = volume.converter.convert(Conversion::Compress, Some(MapId(1)), from).unwrap();
+        next = part.next;
+    }
+    assert_eq!(fragments(&volume), 300);
+    assert!(!pbns_of(&volume, MapId(2)).iter().any(|pbn| is_fragment(*pbn)));
+    assert_content(&volume, &files);
+}

@@ -1,0 +1,126 @@
+//! Compression and its undoing on request (`oncefs compress`, `oncefs expand`): a portion of one map or of all maps at a
+//! time, at full speed and whatever the worker's hours are.
+
+use std::sync::Arc;
+
+use crate::base::BaseParts;
+use crate::commit::change_room::ChangeRoom;
+use crate::format::keys::LeafKey;
+use crate::layout::referrers::MapCursor;
+use crate::settings::values::{Compress, Tuning};
+use crate::signals::health::Health;
+use crate::state::checkpoint_store::CheckpointStore;
+use crate::sync::{LockRank, Mutex};
+use crate::worker::compress::BlockCompressor;
+use crate::worker::expand::{BlockExpander, Moved};
+use crate::worker::status::{Conversion, Converted};
+use crate::worker::worklist::Worklist;
+use crate::{Error, MapId, Result};
+
+/// Leaves that are looked at together, and how often for a portion: small files have a leaf each.
+const STEP_LEAVES: usize = 4;
+const STEPS_MAX: usize = 128;
+/// Most blocks of a portion: 4 MiB of data.
+const PORTION_BLOCKS: u64 = 1_024;
+
+/// Compresses and expands on request.
+pub struct Converter {
+    health: Arc<Health>,
+    tuning: Arc<Tuning>,
+    stored: Arc<CheckpointStore>,
+    change_room: Arc<ChangeRoom>,
+    worklist: Arc<Worklist>,
+    compressor: Arc<BlockCompressor>,
+    expander: Arc<BlockExpander>,
+    /// The blocks of shared fragments that were expanded.
+    moved: Mutex<Moved>,
+}
+
+impl Converter {
+    /// It uses these parts.
+    pub fn new(
+        base: &BaseParts,
+        change_room: &Arc<ChangeRoom>,
+        worklist: &Arc<Worklist>,
+        compressor: &Arc<BlockCompressor>,
+        expander: &Arc<BlockExpander>,
+    ) -> Self {
+        Self {
+            health: base.health.clone(),
+            tuning: base.tuning.clone(),
+            stored: base.stored.clone(),
+            change_room: change_room.clone(),
+            worklist: worklist.clone(),
+            compressor: compressor.clone(),
+            expander: expander.clone(),
+            moved: Mutex::new(LockRank::Leaf, Moved::new()),
+        }
+    }
+
+    /// See [`crate::Store::convert`].
+    pub fn convert(&self, what: Conversion, only: Option<MapId>, from: MapCursor) -> Result<Converted> {
+        let compresses = self.tuning.with(|settings| settings.compress) != Compress::Off;
+        match what {
+            Conversion::Compress if !self.stored.has_fragments() => {
+                let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
+                Err(Error::Invalid(why.to_owned()))
+            }
+            Conversion::Expand if compresses => {
+                let why = "the mount compresses what is expanded: mount it with -o compress=off first";
+                Err(Error::Invalid(why.to_owned()))
+            }
+            what => self.convert_portion(what, only, from, PORTION_BLOCKS),
+        }
+    }
+
+    /// The same, whatever the settings are, for about this many blocks.
+    pub fn convert_portion(
+        &self,
+        what: Conversion,
+        only: Option<MapId>,
+        from: MapCursor,
+        blocks_max: u64,
+    ) -> Result<Converted> {
+        self.health.usable()?;
+        self.change_room.wait_for_background_room();
+        let first = LeafKey { map: only.unwrap_or(MapId(from.map)), leaf: from.leaf };
+        let (mut places, mut next) = (Vec::new(), Some(first));
+        for _ in 0..STEPS_MAX {
+            let Some(from) = next.filter(|_| (places.len() as u64) < blocks_max) else { break };
+            next = match only {
+                None => self.worklist.add_leaves_from(from, STEP_LEAVES, |_| true, &mut places)?,
+                Some(map) => {
+                    let next = self.worklist.add_leaves_of_map(map, from.leaf, STEP_LEAVES, &mut places)?;
+                    next.map(|leaf| LeafKey { map, leaf })
+                }
+            };
+        }
+        let mut done = Converted { blocks: places.len() as u64, ..Converted::default() };
+        match what {
+            Conversion::Compress => self.compressor.compress_asked(&places)?,
+            Conversion::Expand => {
+                let mut moved = std::mem::take(&mut *self.moved.lock());
+                if first == (LeafKey { map: MapId(0), leaf: 0 }) {
+                    moved.clear();
+                }
+                let expanded = self.expander.expand_places(&places, &mut moved, &mut done);
+                *self.moved.lock() = moved;
+                expanded?;
+            }
+        }
+        done.next = next.map(|next| MapCursor { map: next.map.0, leaf: next.leaf });
+        Ok(done)
+    }
+
+    /// One pass over all maps. True: it moved something.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn expand_all(&self, blocks_max: u64) -> Result<bool> {
+        let (mut next, mut converted) = (Some(MapCursor { map: 0, leaf: 0 }), 0);
+        while let Some(from) = next {
+            let done = self.convert_portion(Conversion::Expand, None, from, blocks_max)?;
+            converted += done.converted;
+            next = done.next;
+        }
+        Ok(converted > 0)
+    }
+}

@@ -1,0 +1,284 @@
+//! The way back from compression (`oncefs expand`): fragments become blocks again. It is a remap to a larger copy: a new
+//! block with the same content, the file's place gets it, and the fragment is released.
+//!
+//! A batch is read, compared with the table, written to free blocks in the order of the files, and published leaf by leaf.
+//! A crash before a publication is durable leaves its fragments in their places and the blocks free; a crash after it
+//! leaves the blocks.
+//!
+//! A fragment that several places share is expanded once: its block is remembered until all of them are moved. If too many
+//! are remembered, shared fragments stay as they are until the next pass, so no pass separates what was shared.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hashbrown::{HashMap, HashSet};
+
+use crate::base::part;
+use crate::commit::change_room::ChangeRoom;
+use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::fragment::is_fragment;
+use crate::format::group_bytes::GroupBytes;
+use crate::format::page::Entry;
+use crate::place::free_blocks::{Claim, FreeBlocks};
+use crate::place::write_out::BlockWriter;
+use crate::read::damage_reports::DamageReports;
+use crate::read::device::DataReader;
+use crate::read::parts::{Part, cut_spans, runs_into};
+use crate::space::allocator::Run;
+use crate::state::loading::Metadata;
+use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::worker::status::Converted;
+use crate::write::lazy_clone::LazyClones;
+use crate::write::map_edit::MapEdit;
+use crate::write::publish::Publisher;
+use crate::write::remap::place_of;
+use crate::write::visit::{Place, ascending};
+use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
+
+/// Most shared fragments that are remembered: bounds their memory at about 2 MB.
+const REMEMBERED_MAX: usize = 64 << 10;
+
+/// The blocks of shared fragments, by number. Advice: a number may have other content by now.
+pub type Moved = HashMap<Pbn, Pbn>;
+
+/// The blocks of a batch.
+#[derive(Default)]
+struct Batch {
+    /// The block of each fragment, by number.
+    blocks: HashMap<Pbn, NewBlock>,
+    /// The numbers of those that are written, in the order of their first places.
+    order: Vec<Pbn>,
+    runs: Vec<Run>,
+}
+
+/// The block that a fragment becomes.
+#[derive(Clone, Copy)]
+struct NewBlock {
+    /// The fragment's entry, with a fingerprint if it is shared.
+    entry: Entry,
+    /// Where its content is among the bytes that were read.
+    at: usize,
+    /// Where it lies. None: it has no place.
+    pbn: Option<Pbn>,
+    /// Whether a map has it.
+    is_published: bool,
+}
+
+part! {
+    /// Expands fragments of files.
+    pub struct BlockExpander {
+        base: health, maps, data, pins, hasher, stats, policy;
+        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, data_reader: DataReader,
+        damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
+    }
+}
+
+impl BlockExpander {
+    /// Expands the fragments at these places, and counts them.
+    pub fn expand_places(&self, places: &[Place], moved: &mut Moved, done: &mut Converted) -> Result<()> {
+        self.health.usable()?;
+        // From here on no visited fragment is reused, so each has the content that the table names.
+        let _pin = self.pins.pin();
+        let candidates = self.candidates(places, moved, done);
+        let mut bytes = self.data.take_buffer(candidates.len() * BLOCK_BYTES);
+        self.read(&candidates, &mut bytes);
+        let mut batch = self.batch_of(places, &candidates, &bytes, moved, done);
+        if !self.allocate(&mut batch)? {
+            done.without_room += batch.order.len() as u64;
+            for number in batch.order.drain(..) {
+                batch.blocks.remove(&number);
+            }
+        }
+        let published = self.write(&batch, &bytes).and_then(|()| self.publish(places, &mut batch, moved, done));
+        self.free_blocks.give_back(&batch.unused());
+        published
+    }
+
+    /// The fragments at these places that may be expanded, ascending.
+    fn candidates(&self, places: &[Place], moved: &Moved, done: &mut Converted) -> Vec<(Pbn, Entry)> {
+        let numbers = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| is_fragment(*pbn)));
+        let entries = self.metadata.known_entries(&numbers);
+        let is_full = moved.len() >= REMEMBERED_MAX;
+        let mut candidates = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            match entries.get(&number) {
+                // It was released meanwhile.
+                Some(entry) if entry.count == 0 => {}
+                Some(entry) if entry.serves(entry.tag) => {
+                    if entry.count == 1 || moved.contains_key(&number) || !is_full {
+                        candidates.push((number, *entry));
+                    }
+                }
+                _ => done.damaged += 1,
+            }
+        }
+        candidates
+    }
+
+    /// Reads fragments past the read cache. One that cannot be read becomes zeros, which no stored block has.
+    fn read(&self, candidates: &[(Pbn, Entry)], bytes: &mut [u8]) {
+        let mut parts = runs_into(candidates, bytes);
+        let mut spans = cut_spans(&mut parts);
+        let results = self.data_reader.read_as_they_are(&mut spans);
+        let results = results.unwrap_or_else(|_| spans.iter().map(|_| Err(Error::MapDetached)).collect());
+        let failed = spans.iter_mut().zip(results).filter(|(_, result)| result.is_err());
+        for Part { pbn, bytes } in failed.flat_map(|(span, _)| span.iter_mut()) {
+            for (pbn, block) in (pbn.0..).map(Pbn).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                if self.data_reader.read_device(pbn, block).is_err() {
+                    block.fill(0);
+                }
+            }
+        }
+    }
+
+    /// The blocks that fragments become, in the order of the files. Shared ones get fingerprints, so that the next place
+    /// that has them is known to have the content of their blocks.
+    fn batch_of(
+        &self,
+        places: &[Place],
+        candidates: &[(Pbn, Entry)],
+        bytes: &[u8],
+        moved: &Moved,
+        done: &mut Converted,
+    ) -> Batch {
+        let mut batch = Batch::default();
+        let targets = ascending(candidates.iter().filter_map(|(number, _)| moved.get(number).copied()));
+        let targets = self.metadata.known_entries(&targets);
+        for (at, ((number, entry), block)) in candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES)).enumerate() {
+            if !self.hasher.is_sound(entry, block) {
+                self.damage_reports.suspect(*number);
+                done.damaged += 1;
+                continue;
+            }
+            let is_shared = entry.count > 1 || moved.contains_key(number);
+            let fingerprint = if is_shared { Some(self.hasher.fingerprint_of(block)) } else { entry.fingerprint };
+            let entry = Entry { fingerprint, ..*entry };
+            let holds = |pbn: &Pbn| {
+                targets.get(pbn).is_some_and(|held| held.serves(entry.tag) && held.fingerprint == entry.fingerprint)
+            };
+            let pbn = moved.get(number).copied().filter(holds);
+            batch.blocks.insert(*number, NewBlock { entry, at, pbn, is_published: pbn.is_some() });
+        }
+        let mut seen = HashSet::new();
+        let new = |pbn: &Pbn| batch.blocks.get(pbn).is_some_and(|block| block.pbn.is_none());
+        batch.order = places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| new(pbn) && seen.insert(*pbn)).collect();
+        batch
+    }
+
+    /// Gives each new block a place: adjacent ones if there is such a run. False: the volume has no room.
+    fn allocate(&self, batch: &mut Batch) -> Result<bool> {
+        let blocks = batch.order.len() as u64;
+        if blocks == 0 {
+            return Ok(true);
+        }
+        let run = self.free_blocks.allocate_contiguous(blocks, Blocks(0))?;
+        let runs = run.map_or_else(
+            || self.free_blocks.allocate(blocks, Claim::Ordinary { from_reserved: 0 }),
+            |run| Ok(vec![run]),
+        );
+        batch.runs = match runs {
+            Err(Error::NoSpace) => return Ok(false),
+            other => other?,
+        };
+        let pbns = batch.runs.iter().flat_map(|run| run.pbns());
+        for (number, pbn) in batch.order.iter().zip(pbns) {
+            batch.blocks.get_mut(number).expect("each number in order has a block").pbn = Some(pbn);
+        }
+        Ok(true)
+    }
+
+    fn write(&self, batch: &Batch, bytes: &[u8]) -> Result<()> {
+        let at = |number: &Pbn| batch.blocks[number].at * BLOCK_BYTES;
+        let mut contents = batch.order.iter().map(|number| &bytes[at(number)..at(number) + BLOCK_BYTES]);
+        batch.runs.iter().try_for_each(|run| self.block_writer.write_run(*run, &mut contents))
+    }
+
+    /// Moves places to blocks, map by map.
+    fn publish(&self, places: &[Place], batch: &mut Batch, moved: &mut Moved, done: &mut Converted) -> Result<()> {
+        for of_map in places.chunk_by(|a, b| a.0 == b.0) {
+            for of_leaf in of_map.chunk_by(|a, b| a.1.0 / LEAF_BLOCKS == b.1.0 / LEAF_BLOCKS) {
+                match self.publish_leaf(of_map[0].0, of_leaf, batch, moved, done) {
+                    // The file was deleted meanwhile.
+                    Err(Error::MapDetached) => break,
+                    other => other?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the places of one leaf.
+    fn publish_leaf(
+        &self,
+        map: MapId,
+        places: &[Place],
+        batch: &mut Batch,
+        moved: &mut Moved,
+        done: &mut Converted,
+    ) -> Result<()> {
+        if !places.iter().any(|(_, _, pbn)| batch.blocks.contains_key(pbn)) {
+            return Ok(());
+        }
+        let leaf = places[0].1.0 / LEAF_BLOCKS;
+        self.lazy_clones.own(map, [leaf])?;
+        let _map = self.maps.lock(map).write();
+        self.lazy_clones.own(map, [leaf])?;
+        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(places.len() as u64));
+        self.metadata.attached(map)?;
+        let mut edit = MapEdit::new(&self.metadata, map);
+        let (mut stores, mut increfs) = (Vec::new(), Vec::new());
+        let mut targets: Vec<(Lbn, Pbn, Pbn)> = Vec::new();
+        let mut first_here: HashSet<Pbn> = HashSet::new();
+        for (_, lbn, number) in places {
+            let Some(NewBlock { entry, pbn: Some(pbn), is_published, .. }) = batch.blocks.get(number).copied() else {
+                continue;
+            };
+            let (key, place) = place_of(map, *lbn);
+            let now = edit.look(key, place, place + 1)?;
+            if !now.iter().any(|extent| extent.target == Target::Data(*number)) {
+                continue;
+            }
+            match is_published || !first_here.insert(*number) {
+                true => increfs.push(Incref { pbn, tag: entry.tag }),
+                false => stores.push(StoredBlock { pbn, tag: entry.tag, fingerprint: entry.fingerprint }),
+            }
+            targets.push((*lbn, *number, pbn));
+        }
+        if targets.is_empty() {
+            return Ok(());
+        }
+        let follows = |a: &(Lbn, Pbn, Pbn), b: &(Lbn, Pbn, Pbn)| a.0.plus(1) == b.0 && a.2.plus(1) == b.2;
+        for run in targets.chunk_by(follows) {
+            let (key, first) = place_of(map, run[0].0);
+            edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].2) })?;
+        }
+        let claimed = stores.len() as u64;
+        let plan = Plan { stores, increfs, claimed, ..edit.into_plan() };
+        if self.publisher.publish_plan(plan)?.is_some() {
+            // A block that was remembered is gone. The next pass expands its fragment anew.
+            targets.iter().for_each(|(_, number, _)| {
+                moved.remove(number);
+            });
+            return Ok(());
+        }
+        self.policy.accounts().forget(map);
+        for (_, number, pbn) in &targets {
+            let block = batch.blocks.get_mut(number).expect("each target is of the batch");
+            block.is_published = true;
+            if block.entry.count > 1 {
+                moved.insert(*number, *pbn);
+            }
+        }
+        done.converted += targets.len() as u64;
+        self.stats.counters.blocks_expanded.fetch_add(targets.len() as u64, Relaxed);
+        Ok(())
+    }
+}
+
+impl Batch {
+    /// The blocks that no map has.
+    fn unused(&self) -> Vec<Run> {
+        let pbns = self.runs.iter().flat_map(|run| run.pbns());
+        let unused = self.order.iter().zip(pbns).filter(|(number, _)| !self.blocks[*number].is_published);
+        unused.map(|(_, pbn)| Run { pbn, blocks: 1 }).collect()
+    }
+}

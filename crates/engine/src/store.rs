@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 #[cfg(doc)]
 use crate::Error;
@@ -396,6 +397,12 @@ impl Store {
     /// Whether the host has so little left that nothing should be created that takes more room there than it frees.
     pub fn is_host_full(&self) -> bool {
         self.volume.base.space.ballast().is_needed()
+    }
+
+    /// How long ago the last request of a program ended, or the volume was opened.
+    pub fn idle_time(&self) -> Duration {
+        let foreground = &self.volume.base.foreground;
+        foreground.now().saturating_sub(foreground.last().unwrap_or_default())
     }
 
     /// Enlarges the data area to `data_bytes`, rounded down to whole blocks. Durable on return.

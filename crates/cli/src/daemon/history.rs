@@ -1,4 +1,5 @@
-//! The thread that keeps a volume's history: a point at the mount, one every hour, and one at the end.
+//! The thread that keeps a volume's history: a point at the mount, one every hour, and one at the end. Between them it
+//! gives freed memory back to the system, when no program makes requests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +9,15 @@ use std::time::Duration;
 
 use oncefs_engine::{History, Store};
 
+use crate::process::memory::KeptMemory;
 use crate::text::unix_seconds;
 
-/// How often a point is taken.
-const EVERY: Duration = Duration::from_secs(3600);
+/// How often the thread looks after freed memory.
+const LOOK: Duration = Duration::from_secs(60);
+/// A point is taken at one look in this many, every hour.
+const LOOKS_PER_POINT: u32 = 60;
+/// Freed memory goes back after this long without a request: allocations wait for it.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// The thread. Dropping this takes the last point and ends it.
 pub struct Historian {
@@ -22,15 +28,22 @@ pub struct Historian {
 
 impl Historian {
     /// Starts the thread for a volume that takes changes.
-    pub fn start(volume: &Path, store: Arc<Store>) -> std::io::Result<Self> {
+    pub fn start(volume: &Path, store: Arc<Store>, memory_bytes_max: u64) -> std::io::Result<Self> {
         let (running, ended) = mpsc::channel();
         let mut history = History::of(volume);
         let work = move || {
-            let mut has_failed = false;
+            let (mut has_failed, mut kept) = (false, KeptMemory::new(memory_bytes_max));
             loop {
                 note(&mut history, &store, &mut has_failed);
-                if let Err(RecvTimeoutError::Disconnected) = ended.recv_timeout(EVERY) {
-                    return note(&mut history, &store, &mut has_failed);
+                for _ in 0..LOOKS_PER_POINT {
+                    if let Err(RecvTimeoutError::Disconnected) = ended.recv_timeout(LOOK) {
+                        return note(&mut history, &store, &mut has_failed);
+                    }
+                    if store.idle_time() >= IDLE
+                        && let Some(bytes) = kept.give_back()
+                    {
+                        log::debug!("gave back what the C library kept of {bytes} freed bytes");
+                    }
                 }
             }
         };

@@ -73,7 +73,7 @@ impl OpenVolume {
         let (control, closed) = (OnceLock::new(), OnceLock::new());
         let (gauge, patience) = Default::default();
         let (kernel_cache, is_shut_down) = (OnceLock::new(), AtomicBool::new(false));
-        let history = Mutex::new(if read_only { None } else { keep_history(task, &file_system) });
+        let history = Mutex::new(if read_only { None } else { keep_history(task, budget, &file_system) });
         let daemon = Arc::new(Self {
             file_system,
             flags,
@@ -302,8 +302,8 @@ impl Handler for OpenVolume {
     }
 }
 
-fn keep_history(task: &Task, file_system: &FileSystem) -> Option<Historian> {
-    Historian::start(&task.volume, file_system.store().clone())
+fn keep_history(task: &Task, budget: &Budget, file_system: &FileSystem) -> Option<Historian> {
+    Historian::start(&task.volume, file_system.store().clone(), budget.memory_bytes_max)
         .inspect_err(|e| log::warn!("no history is kept: cannot start a thread: {e}"))
         .ok()
 }

@@ -1,4 +1,4 @@
-//! The usable memory, and the bound on freed memory that the C library keeps.
+//! The usable memory, and the freed memory that the C library keeps: its bound, and its way back to the system.
 
 use std::path::Path;
 
@@ -51,6 +51,85 @@ pub fn bound_allocator(memory_bytes_max: u64) {
     }
 }
 
+/// The C library keeps what is freed between blocks that are in use, whatever its bounds are. Once that has grown by one
+/// part in this many of the daemon's memory, it goes back to the system.
+const GROWTH_SHARE: u64 = 8;
+/// Less is not worth the work.
+const GROWTH_BYTES_MIN: u64 = 16 << 20;
+
+/// Watches the memory that the C library keeps although it was freed.
+pub struct KeptMemory {
+    growth_max: u64,
+    /// The least that was kept since memory was last given back. The library's count does not fall by what it gives
+    /// back, because it may use these addresses again.
+    least: u64,
+}
+
+impl KeptMemory {
+    /// Nothing was freed yet.
+    pub fn new(memory_bytes_max: u64) -> Self {
+        Self { growth_max: (memory_bytes_max / GROWTH_SHARE).max(GROWTH_BYTES_MIN), least: 0 }
+    }
+
+    /// Gives back what is kept, if that is much. Other threads that allocate wait meanwhile. Returns how much was kept.
+    pub fn give_back(&mut self) -> Option<u64> {
+        let kept = kept_bytes();
+        if !self.has_grown_to(kept) {
+            return None;
+        }
+        // SAFETY: malloc_trim takes a number.
+        unsafe { libc::malloc_trim(0) };
+        self.least = kept_bytes();
+        Some(kept)
+    }
+
+    fn has_grown_to(&mut self, kept: u64) -> bool {
+        self.least = self.least.min(kept);
+        kept - self.least >= self.growth_max
+    }
+}
+
+fn kept_bytes() -> u64 {
+    // SAFETY: mallinfo2 takes nothing and returns numbers.
+    unsafe { libc::mallinfo2() }.fordblks as u64
+}
+
 fn arenas_max(memory_bytes_max: u64) -> libc::c_int {
     (memory_bytes_max / MEMORY_BYTES_PER_ARENA).clamp(1, 1024) as libc::c_int
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_goes_back_whenever_the_kept_part_has_grown_by_a_share() {
+        let mut memory = KeptMemory::new(1 << 30);
+        assert!(!memory.has_grown_to((1 << 27) - 1));
+        assert!(memory.has_grown_to(1 << 27));
+        memory.least = 1 << 27;
+        assert!(!memory.has_grown_to((1 << 27) + (1 << 26)), "part of it is the same as before");
+        assert!(!memory.has_grown_to(1 << 20), "it was used again");
+        assert!(memory.has_grown_to((1 << 27) + (1 << 20)));
+        assert_eq!(KeptMemory::new(1 << 20).growth_max, GROWTH_BYTES_MIN);
+    }
+
+    #[test]
+    fn what_lies_between_blocks_in_use_goes_back() {
+        const BLOCK: usize = 1_000;
+        const BYTES: usize = 128 << 20;
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+        };
+        let mut blocks: Vec<Option<Box<[u8; BLOCK]>>> =
+            (0..BYTES / BLOCK).map(|_| Some(Box::new([1; BLOCK]))).collect();
+        blocks.iter_mut().enumerate().filter(|(at, _)| at % 1_000 > 0).for_each(|(_, block)| *block = None);
+        let before = resident();
+        let kept = KeptMemory::new(0).give_back();
+        assert!(kept.is_some_and(|kept| kept as usize > BYTES / 2), "{kept:?}");
+        let after = resident();
+        assert!(after + BYTES / 2 < before, "{before} bytes were resident, {after} are");
+        assert!(blocks.iter().flatten().all(|block| block.iter().all(|byte| *byte == 1)));
+    }
 }

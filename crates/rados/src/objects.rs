@@ -101,6 +101,11 @@ pub trait Objects: Send + Sync {
     /// Whether the pool accepts new data. Asks the cluster.
     fn has_room(&self) -> Result<bool>;
 
+    /// Whether requests have been waiting for so long that the log says so.
+    fn is_silent(&self) -> bool {
+        false
+    }
+
     /// Makes a change and waits for it.
     fn change(&self, object: &str, change: Change<'_>) -> Result<()> {
         self.begin(object, change, None, WhenFull::Fails).wait()

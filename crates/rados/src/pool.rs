@@ -27,11 +27,6 @@ impl Pool {
     pub fn open(cluster: &Arc<Cluster>, access: &Access) -> Result<Self> {
         Ok(Self(Arc::new(Context::open(cluster.clone(), access.clone())?)))
     }
-
-    /// Whether requests have been waiting for the cluster for so long that the log says so.
-    pub fn is_silent(&self) -> bool {
-        self.0.cluster.silence.is_told()
-    }
 }
 
 /// A change under way.
@@ -207,6 +202,10 @@ impl Objects for Pool {
 
     fn hold(&self, place: &str) -> Result<Hold> {
         Hold::take(self.0.clone(), place)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.0.cluster.silence.is_told()
     }
 
     fn has_room(&self) -> Result<bool> {

@@ -163,6 +163,7 @@ fn a_full_pool_is_an_error_and_files_can_be_deleted() {
     });
     let refused = refused.expect("the last write failed");
     assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC), "{refused}");
+    assert_eq!(mount.figure("space", "pool_full"), 1);
     fs::remove_file(mount.join("goes")).expect("deleting works on a full pool");
     File::open(mount.dir()).unwrap().sync_all().unwrap();
     assert_content(&mount.join("kept"), 1, 16 * MIB);
@@ -183,9 +184,11 @@ fn a_cluster_that_does_not_answer_is_waited_for_with_one_message() {
     let writer = thread::spawn(move || write_synced(&path, 2, 16 * MIB));
     eventually("the daemon says that it waits", || mount.logged().contains("does not answer"));
     assert!(!writer.is_finished(), "nothing can be durable yet");
+    assert_eq!(mount.figure("space", "cluster_silent"), 1);
     cluster.signal_osds(libc::SIGCONT);
     writer.join().unwrap().unwrap();
     eventually("the daemon says that it goes on", || mount.logged().contains("answers again"));
+    assert_eq!(mount.figure("space", "cluster_silent"), 0);
     assert_eq!(mount.logged().matches("does not answer").count(), 1, "{}", mount.logged());
     mount.check();
     assert_content(&mount.join("before"), 1, MIB);

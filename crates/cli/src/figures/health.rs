@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::of_mount::{Snapshot, WAITING_FOR_ROOM};
+use super::of_mount::{CLUSTER_SILENT, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
 use crate::names::shown;
 use crate::size::Size;
 
@@ -45,6 +45,10 @@ pub enum Cause {
     NearlyFull,
     /// The host's file system is nearly full.
     HostNearlyFull,
+    /// The pool with the volume's objects is full.
+    PoolFull,
+    /// The cluster with the volume's objects does not answer.
+    ClusterSilent,
     /// Too much waits for out-of-line deduplication.
     WorkerBehind,
     /// The daemon is gone.
@@ -57,11 +61,13 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Damage,
         Self::ReadOnly,
         Self::NearlyFull,
         Self::HostNearlyFull,
+        Self::PoolFull,
+        Self::ClusterSilent,
         Self::WorkerBehind,
         Self::Dead,
         Self::Hangs,
@@ -75,6 +81,8 @@ impl Cause {
             Self::ReadOnly => "read-only",
             Self::NearlyFull => "nearly-full",
             Self::HostNearlyFull => "host-nearly-full",
+            Self::PoolFull => "pool-full",
+            Self::ClusterSilent => "cluster-silent",
             Self::WorkerBehind => "worker-behind",
             Self::Dead => "dead",
             Self::Hangs => "hangs",
@@ -106,6 +114,8 @@ pub fn findings(snapshot: &Snapshot, limits: &Limits) -> Vec<Finding> {
         read_only(snapshot),
         nearly_full(snapshot, limits),
         host_nearly_full(snapshot, limits),
+        pool_full(snapshot),
+        cluster_silent(snapshot),
         worker_behind(snapshot, limits),
     ];
     found.into_iter().flatten().collect()
@@ -172,6 +182,16 @@ fn host_nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
     })
 }
 
+fn pool_full(snapshot: &Snapshot) -> Option<Finding> {
+    let text = "the pool with its objects is full: add OSDs, raise its quota, or delete files";
+    (snapshot.space(POOL_FULL) > 0).then(|| Finding::new(Cause::PoolFull, text.to_owned()))
+}
+
+fn cluster_silent(snapshot: &Snapshot) -> Option<Finding> {
+    let text = "the cluster with its objects does not answer, and requests wait: see ceph status";
+    (snapshot.space(CLUSTER_SILENT) > 0).then(|| Finding::new(Cause::ClusterSilent, text.to_owned()))
+}
+
 fn worker_behind(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
     let default = LEFT_BYTES_MIN.max(snapshot.held_bytes() / LEFT_SHARE_OF_HELD);
     let (left, place) = (snapshot.left_bytes(), shown(snapshot.place()));
@@ -221,6 +241,9 @@ mod tests {
         passed_over.scrub.passed_over.push("a record is damaged".to_owned());
         let mut waiting = well();
         waiting.report.space.insert(WAITING_FOR_ROOM.to_owned(), 1);
+        let [mut pool_full, mut silent] = [well(), well()];
+        pool_full.report.space.insert(POOL_FULL.to_owned(), 1);
+        silent.report.space.insert(CLUSTER_SILENT.to_owned(), 1);
         let read_only = Snapshot { read_only_because: Some("the log failed".to_owned()), ..well() };
         let mut full = well();
         full.report.space.insert("used_bytes".to_owned(), 96 * GIB);
@@ -235,6 +258,8 @@ mod tests {
             (full, Cause::NearlyFull),
             (waiting, Cause::NearlyFull),
             (host_full, Cause::HostNearlyFull),
+            (pool_full, Cause::PoolFull),
+            (silent, Cause::ClusterSilent),
             (behind, Cause::WorkerBehind),
         ] {
             assert_eq!(causes(&snapshot), [cause]);

@@ -19,6 +19,12 @@ const READ_ONLY_BECAUSE: &str = "read_only_because";
 /// The number of writes that wait for room, among the figures of space of a report.
 pub const WAITING_FOR_ROOM: &str = "waiting_for_room";
 
+/// Whether the pool with the volume's objects is full, among the figures of space of a report.
+pub const POOL_FULL: &str = "pool_full";
+
+/// Whether the cluster with the volume's objects does not answer, among the figures of space of a report.
+pub const CLUSTER_SILENT: &str = "cluster_silent";
+
 /// Figures of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {

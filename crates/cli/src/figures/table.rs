@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stage, StageReport, settings};
 
 use super::figure::{Figure, Kind, Source, Unit, Value};
-use super::of_mount::{Snapshot, WAITING_FOR_ROOM};
+use super::of_mount::{CLUSTER_SILENT, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
 
 /// All figures: those of the groups, the counters, the settings.
 pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
@@ -151,6 +151,22 @@ const GROUPS: &[Figure] = &[
         |s| whole(s.space(WAITING_FOR_ROOM)),
         "Writes of disks that wait for room, because \
         the volume is full.",
+    ),
+    gauge(
+        "space",
+        "pool_full",
+        Unit::Things,
+        |s| whole(s.space(POOL_FULL)),
+        "1 while the pool with the volume's objects takes no new \
+        data.",
+    ),
+    gauge(
+        "space",
+        "cluster_silent",
+        Unit::Things,
+        |s| whole(s.space(CLUSTER_SILENT)),
+        "1 while requests wait for the cluster with the \
+        volume's objects, because it does not answer.",
     ),
     gauge(
         "space",

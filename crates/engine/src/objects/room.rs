@@ -36,6 +36,11 @@ impl ObjectRoom {
         self.is_full.load(Relaxed)
     }
 
+    /// Whether requests wait for a cluster that does not answer.
+    pub fn is_silent(&self) -> bool {
+        self.objects.is_silent()
+    }
+
     /// Bytes that the pool can still take: none, or no known bound. Asks the cluster again if it was full.
     pub fn look(&self) -> u64 {
         if !self.is_full() {

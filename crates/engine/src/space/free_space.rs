@@ -210,6 +210,11 @@ impl FreeSpace {
         }
     }
 
+    /// Whether the volume's objects are in a pool that is full, and in a cluster that does not answer.
+    pub fn pool_is_full_and_silent(&self) -> (bool, bool) {
+        self.host.as_ref().map_or((false, false), |host| (host.is_full(), host.is_silent()))
+    }
+
     /// Asks the host how much it can still take.
     pub fn look_up_host(&self) {
         if let Some(bytes) = self.host.as_ref().and_then(Host::bytes_left) {

@@ -26,6 +26,14 @@ impl Host {
         }
     }
 
+    /// Whether requests wait for it because it does not answer.
+    pub fn is_silent(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::Pool(room) => room.is_silent(),
+        }
+    }
+
     /// Whether it refused a write since it was looked at.
     pub fn is_full(&self) -> bool {
         match self {

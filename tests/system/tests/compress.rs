@@ -2,8 +2,9 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 
-use oncefs_system_tests::{BLOCK, Mount, Random, bytes, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, Random, bytes, oncefs, test_dir};
 
 /// Lines that no other seed gives, and that shrink to about a third.
 pub fn text(blocks: u64, seed: u64) -> Vec<u8> {
@@ -56,5 +57,66 @@ fn files_shrink_while_they_are_rewritten_and_survive_a_kill_and_a_mount_without_
     }
     fs::remove_file(mount.join("copy of 0")).unwrap();
     mount.wait_for("space", "stored_bytes", |bytes| bytes < 20 * BLOCK);
+    mount.check();
+}
+
+#[test]
+fn gaps_are_closed_and_damaged_entries_of_fragments_are_found_again() {
+    let mut mount = Mount::on(&test_dir(), "256M", &["compress=later", "worker=always"]);
+    let mut files: Vec<Vec<u8>> = (0..6).map(|n| text(300, n)).collect();
+    for (n, content) in files.iter().enumerate() {
+        fs::write(mount.join(n.to_string()), content).unwrap();
+    }
+    File::open(mount.dir()).unwrap().sync_all().unwrap();
+    // Single blocks may be left to a later pass.
+    let compressed_min = 6 * 300 * BLOCK / 100 * 95;
+    mount.wait_for("space", "compressed_bytes", |bytes| bytes > compressed_min);
+    for (number, content) in files.iter_mut().enumerate() {
+        let file = File::options().write(true).open(mount.join(number.to_string())).unwrap();
+        for n in (0..300).filter(|n| n % 4 > 0) {
+            let block = text(1, 10_000 * (1 + number as u64) + n);
+            file.write_all_at(&block, n * BLOCK).unwrap();
+            content[(n * BLOCK) as usize..((n + 1) * BLOCK) as usize].copy_from_slice(&block);
+        }
+        file.sync_all().unwrap();
+    }
+    mount.wait_for("counters", "fragments_repacked", |fragments| fragments > 300);
+    mount.wait_for("space", "compressed_bytes", |bytes| bytes > compressed_min);
+    let assert_same = |mount: &Mount| {
+        for (n, content) in files.iter().enumerate() {
+            assert!(fs::read(mount.join(n.to_string())).unwrap() == *content, "file {n} has other bytes");
+        }
+    };
+    assert_same(&mount);
+    mount.crash();
+    assert_same(&mount);
+    mount.umount();
+    let entries = File::options().read(true).write(true).open(mount.volume().join("fragments")).unwrap();
+    let mut hit = 0;
+    for sector in 0..entries.metadata().unwrap().len() / 512 {
+        let mut byte = [0];
+        entries.read_exact_at(&mut byte, sector * 512 + 20).unwrap();
+        // Every seventh sector with entries.
+        if byte[0] != 0 && sector % 7 == 0 {
+            entries.write_all_at(&[!byte[0]], sector * 512 + 20).unwrap();
+            hit += 1;
+        }
+    }
+    assert!(hit > 5, "{hit} sectors are damaged");
+    let fsck = |arguments: &[&str]| {
+        let output = Command::new(oncefs()).arg("fsck").args(arguments).arg(mount.volume()).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (code, said) = fsck(&["-n"]);
+    assert!(code == 4 && said.contains("[rule 6]"), "{code}: {said}");
+    let (code, said) = fsck(&["-p"]);
+    assert_eq!(code & 4, 4, "not without asking: {said}");
+    let (code, said) = fsck(&["-y"]);
+    assert_eq!(code, 1, "{said}");
+    let (code, said) = fsck(&["-n", "-d"]);
+    assert_eq!(code, 0, "{said}");
+    mount.mount();
+    assert_same(&mount);
     mount.check();
 }

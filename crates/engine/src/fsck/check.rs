@@ -107,6 +107,8 @@ struct Audit<'a> {
     progress: Progress<'a>,
     /// Whether references are missing because a part of a map cannot be decoded.
     is_in_doubt: bool,
+    /// Whether entries of fragments are damaged. What counts fragments may be right then with more than were found.
+    has_unknown_fragments: bool,
     /// Whether live blocks are missing because a page of the table cannot be decoded.
     has_damaged_pages: bool,
 }
@@ -132,8 +134,15 @@ impl Checker {
         let _quiet = self.journal.hold_checkpoints();
         self.redo_what_is_whole()?;
         let report = CheckReport::default();
-        let mut audit =
-            Audit { checker: self, read_data, report, progress, is_in_doubt: false, has_damaged_pages: false };
+        let mut audit = Audit {
+            checker: self,
+            read_data,
+            report,
+            progress,
+            is_in_doubt: false,
+            has_unknown_fragments: false,
+            has_damaged_pages: false,
+        };
         let mut references = audit.maps()?;
         let packs = audit.fragments_in_blocks(&mut references)?;
         audit.table(references.counts()?, packs)?;

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crate::base::part;
 use crate::commit::checkpoint::Commits;
+use crate::damage::lost_places::{LostPlaces, Places};
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::ScrubRecord;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
@@ -21,7 +22,6 @@ use crate::format::page::{BAD, Entry, PACK, page_of};
 use crate::fsck::check::Checker;
 use crate::fsck::check::fault::{Fault, Remedy, Sum};
 use crate::fsck::check::{CheckReport, Progress};
-use crate::fsck::lost_places::{FoundPlaces, LostPlaces};
 use crate::state::loading::Metadata;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result, Tag};
 
@@ -90,7 +90,7 @@ impl Fixer {
             Fault::Count { pbn, blocks, stored: 0, .. } if is_fragment(*pbn) => Some((pbn.0..pbn.0 + blocks).map(Pbn)),
             _ => None,
         });
-        let places = self.lost_places.find(&lost.flatten().collect())?;
+        let places = self.lost_places.find(lost.flatten().collect())?;
         for fault in of_rank() {
             if self.mend(fault, &places)? {
                 is_changed = true;
@@ -117,7 +117,7 @@ impl Fixer {
     }
 
     /// Repairs one fault. False: another fault that is not repaired prevents it.
-    fn mend(&self, fault: &Fault, places: &FoundPlaces) -> Result<bool> {
+    fn mend(&self, fault: &Fault, places: &Places) -> Result<bool> {
         let mended = match fault {
             Fault::Outside { key, extent } => self.make_hole(*key, extent),
             Fault::Count { pbn, blocks, stored, found, .. } => {

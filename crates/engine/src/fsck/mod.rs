@@ -4,6 +4,5 @@ pub mod audit;
 pub mod check;
 pub mod fix;
 pub mod lost_content;
-pub mod lost_places;
 pub mod parts;
 pub mod sort;

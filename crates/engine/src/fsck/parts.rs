@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::damage::lost_places::LostPlaces;
 use crate::fsck::check::Checker;
 use crate::fsck::fix::Fixer;
-use crate::fsck::lost_places::LostPlaces;
 use crate::volume::assembly::Volume;
 
 /// Checks this volume.
@@ -15,6 +15,6 @@ pub fn checker(volume: &Volume) -> Checker {
 /// Repairs this volume.
 pub fn fixer(volume: &Volume) -> Fixer {
     let checker = Arc::new(checker(volume));
-    let lost_places = Arc::new(LostPlaces::new(&volume.base, &checker));
+    let lost_places = Arc::new(LostPlaces::new(&volume.base, &volume.metadata));
     Fixer::new(&volume.base, &volume.metadata, &volume.commits, &checker, &lost_places)
 }

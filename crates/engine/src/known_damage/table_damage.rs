@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Place;
 use std::sync::atomic::Ordering;
 
+use crate::format::fragment::FIRST_PAGE;
 use crate::format::page::Page;
 use crate::sync::{AtomicUsize, LockRank, Mutex};
 use crate::{Error, Pbn, UnknownBlocks};
@@ -66,6 +67,15 @@ impl TableDamage {
         };
         if is_new {
             for (first, end) in ranges_of([(number, sectors)].into_iter()) {
+                if number >= FIRST_PAGE {
+                    log::error!(
+                        "the block table is damaged: nothing is known of fragments {first} to {} ({why}). The worker \
+                         searches the packs for them, and they can be read when it has found them; unmount and run \
+                         oncefs fsck -y",
+                        end - 1
+                    );
+                    continue;
+                }
                 log::error!(
                     "the block table is damaged: nothing is known of blocks {first} to {} of the data area ({why}). They \
                      can be read, and are not shared, changed or freed; unmount and run oncefs fsck -y",
@@ -73,6 +83,16 @@ impl TableDamage {
                 );
             }
         }
+    }
+
+    /// The fragments with unknown entries.
+    pub fn unknown_fragments(&self) -> Vec<Pbn> {
+        if self.known.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let pages = self.pages.lock();
+        let of_fragments = pages.range(FIRST_PAGE..).map(|(number, sectors)| (*number, *sectors));
+        ranges_of(of_fragments).into_iter().flat_map(|(first, end)| (first..end).map(Pbn)).collect()
     }
 
     /// The blocks with unknown entries.

@@ -201,7 +201,7 @@ impl FragmentReader {
         self.metadata.bring_fragment_pages(pages());
         let places = self.metadata.with_pages(pages, |pages| {
             let place = |pbn: Pbn| match is_number(pbn) {
-                true if pages.is_damaged(pbn) => Err(damaged_entry(pbn)),
+                true if pages.is_damaged(pbn) => self.metadata.found_place(pbn).ok_or_else(|| damaged_entry(pbn)),
                 true => pages.fragment_place(pbn).ok_or_else(|| no_place(pbn)),
                 false => Err(no_place(pbn)),
             };

@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::base::part;
 use crate::format::extent_leaf::ExtentLeaf;
-use crate::format::fragment::{FIRST_PAGE, is_number};
+use crate::format::fragment::{FIRST_PAGE, FragmentPlace, is_number};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
@@ -160,6 +160,31 @@ impl Metadata {
             }
         }
         Ok(pages)
+    }
+
+    /// The next pages of the block table from `from` on that may have entries of blocks in use, at most `count`, as they
+    /// are now, with the number of the first. A page that cannot be read is None. They do not displace pages that memory
+    /// keeps. None: no such page follows.
+    pub fn pages_of_blocks(&self, from: u64, count: u64) -> Result<Option<(u64, Vec<Option<Page>>)>> {
+        let on_disk = self.stored.next_written_page(from)?;
+        let (in_memory, end) = {
+            let state = self.state.lock();
+            (state.table.unwritten_from(from), state.totals.data.0.div_ceil(PAGE_ENTRIES))
+        };
+        let next = [on_disk, in_memory].into_iter().flatten().min();
+        let Some(first) = next.filter(|page| *page < end) else { return Ok(None) };
+        let on_disk = self.readable_pages(first, count.min(end - first))?;
+        let mut state = self.state.lock();
+        let newest = |(number, page): (u64, Result<Page>)| match state.table.page(number) {
+            Some(newer) => Some((**newer).clone()),
+            None => page.ok(),
+        };
+        Ok(Some((first, (first..).zip(on_disk).map(newest).collect())))
+    }
+
+    /// Where a fragment lies whose entry is damaged, if a search has found that.
+    pub fn found_place(&self, pbn: Pbn) -> Option<FragmentPlace> {
+        self.damage.found_places().get(pbn)
     }
 
     /// Reads table pages into memory, one by one if the joint read fails. Returns those that cannot be read.

@@ -262,6 +262,36 @@ fn fsck_finds_the_places_of_fragments_with_damaged_entries_again() {
 }
 
 #[test]
+fn a_volume_in_use_searches_its_packs_for_fragments_with_damaged_entries_and_reads_them() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let files = vec![(MapId(1), text(60, 1)), (MapId(2), text(60, 2))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    let (first, second) = (pbns_of(&volume, MapId(1))[0], pbns_of(&volume, MapId(2))[30]);
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    damage_sectors(&devices, &[first, second]);
+    let volume = devices.open();
+    assert_eq!(volume.fragment_finder.find_some().unwrap(), None, "nothing is known to be damaged");
+    let is_read = |(map, content): &(MapId, Vec<u8>)| match volume.reader.read(*map, 0, content.len()) {
+        Ok(read) => *read == **content,
+        Err(Error::Corrupt { .. }) => false,
+        Err(error) => panic!("{error}"),
+    };
+    assert!(files.iter().all(|file| !is_read(file)));
+    while volume.fragment_finder.find_some().unwrap().is_some() {}
+    assert!(files.iter().all(is_read));
+    // Nothing of it changes before fsck.
+    volume.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap_err();
+    repack_all(&volume);
+    assert!(files.iter().all(is_read));
+    drop(volume);
+    let volume = devices.open();
+    repair(&volume);
+    assert_content(&volume, &files);
+}
+
+#[test]
 fn what_was_not_found_again_is_an_error_and_can_be_removed() {
     let devices = Devices::new(Blocks(2_000), zstd());
     let files = vec![(MapId(1), text(60, 1)), (MapId(2), text(60, 2))];

@@ -7,6 +7,7 @@ use crate::commit::change_room::ChangeRoom;
 use crate::commit::checkpoint::Commits;
 use crate::commit::commit_group::GroupCommitter;
 use crate::damage::affected_files::AffectedFiles;
+use crate::damage::lost_places::LostPlaces;
 use crate::damage::repair::Repairs;
 use crate::damage::replicas::Replicas;
 use crate::damage::scrub::Scrubber;
@@ -28,6 +29,7 @@ use crate::state::loading::Metadata;
 use crate::worker::compress::BlockCompressor;
 use crate::worker::conversion::Converter;
 use crate::worker::expand::BlockExpander;
+use crate::worker::find_fragments::FragmentFinder;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::repack::Repacker;
@@ -137,6 +139,9 @@ pub struct Volume {
     /// Compresses blocks of files.
     #[cfg(any(test, feature = "testing"))]
     pub block_compressor: Arc<BlockCompressor>,
+    /// Searches packs for fragments with damaged entries.
+    #[cfg(test)]
+    pub fragment_finder: Arc<FragmentFinder>,
     /// Packs fragments anew.
     #[cfg(any(test, feature = "testing"))]
     pub repacker: Arc<Repacker>,
@@ -212,8 +217,10 @@ impl Volume {
             block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
                 lazy_clones, publisher);
             converter = Converter(change_room, worklist, block_compressor, block_expander);
+            lost_places = LostPlaces(metadata);
+            fragment_finder = FragmentFinder(lost_places);
             work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,
-                file_ranker, block_compressor, repacker, revisits, worklist);
+                file_ranker, block_compressor, fragment_finder, repacker, revisits, worklist);
         }
         Self {
             base,
@@ -260,6 +267,8 @@ impl Volume {
             file_ranker,
             #[cfg(any(test, feature = "testing"))]
             block_compressor,
+            #[cfg(test)]
+            fragment_finder,
             #[cfg(any(test, feature = "testing"))]
             repacker,
             converter,

@@ -109,7 +109,7 @@ impl Repacker {
             block_writer: block_writer.clone(),
             change_room: change_room.clone(),
             publisher: publisher.clone(),
-            sparse_packs: SparsePacks::new(base, metadata),
+            sparse_packs: SparsePacks::new(metadata),
             pack_reader: PackReader::new(base, metadata, damage_reports),
             pass: Mutex::new(LockRank::Leaf, Some(Pass::default())),
         }

@@ -1,10 +1,11 @@
 //! Finds packs that hold few live fragments for the blocks that they keep in use, in the order of the data area, from the
 //! block table alone.
 
-use crate::base::part;
+use std::sync::Arc;
+
 use crate::format::fragment::PACK_BLOCKS_MAX;
 use crate::format::pack_directory::directory_bytes;
-use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of, pbns_of};
+use crate::format::page::{Entry, PAGE_ENTRIES, page_of, pbns_of};
 use crate::state::loading::Metadata;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
@@ -25,23 +26,27 @@ pub struct SparsePack {
     pub bytes: u64,
 }
 
-part! {
-    /// Looks for packs with gaps.
-    pub struct SparsePacks {
-        base: state, stored;
-        metadata: Metadata
-    }
+/// Looks for packs with gaps.
+pub struct SparsePacks {
+    metadata: Arc<Metadata>,
 }
 
 impl SparsePacks {
+    /// It uses these parts.
+    pub fn new(metadata: &Arc<Metadata>) -> Self {
+        Self { metadata: metadata.clone() }
+    }
+
     /// Packs of which less than `percent` of their blocks is needed, with at most `bytes_max` of fragments but for the
     /// first one, from block `from` on. Also the block to go on from, or None at the end of the data area.
     pub fn find(&self, mut from: Pbn, percent: u64, bytes_max: u64) -> Result<(Vec<SparsePack>, Option<Pbn>)> {
         let (mut found, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
         while looked_at < PAGES_MAX {
-            let Some(first) = self.next_page(page_of(from))? else { return Ok((found, None)) };
+            let Some((first, pages)) = self.metadata.pages_of_blocks(page_of(from), REQUEST_PAGES)? else {
+                return Ok((found, None));
+            };
             let mut before = 0;
-            for (number, page) in (first..).zip(self.pages(first, REQUEST_PAGES)?) {
+            for (number, page) in (first..).zip(pages) {
                 let Some(page) = page else { continue };
                 let entries = pbns_of(number).map(|pbn| (pbn, page.entry(pbn)));
                 let sparse = entries.filter_map(|(pbn, entry)| sparse_at(pbn, &entry, percent, &mut before));
@@ -57,27 +62,6 @@ impl SparsePacks {
             from = Pbn((first + REQUEST_PAGES) * PAGE_ENTRIES);
         }
         Ok((found, Some(from)))
-    }
-
-    /// The first page from `from` on that may have entries in use. None: there is none of the data area.
-    fn next_page(&self, from: u64) -> Result<Option<u64>> {
-        let on_disk = self.stored.next_written_page(from)?;
-        let state = self.state.lock();
-        let end = state.totals.data.0.div_ceil(PAGE_ENTRIES);
-        let next = [on_disk, state.table.unwritten_from(from)].into_iter().flatten().min();
-        Ok(next.filter(|page| *page < end))
-    }
-
-    /// Pages as they are now, without those that cannot be read. They do not displace pages that memory keeps.
-    fn pages(&self, first: u64, count: u64) -> Result<Vec<Option<Page>>> {
-        let end = self.state.lock().totals.data.0.div_ceil(PAGE_ENTRIES);
-        let on_disk = self.metadata.readable_pages(first, count.min(end - first))?;
-        let mut state = self.state.lock();
-        let newest = |(number, page): (u64, Result<Page>)| match state.table.page(number) {
-            Some(newer) => Some((**newer).clone()),
-            None => page.ok(),
-        };
-        Ok((first..).zip(on_disk).map(newest).collect())
     }
 }
 

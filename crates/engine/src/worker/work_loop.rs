@@ -16,6 +16,7 @@ use crate::pace::system_load::energy_rule;
 use crate::policy::effective::FilePolicies;
 use crate::settings::values::Settings;
 use crate::worker::compress::BlockCompressor;
+use crate::worker::find_fragments::FragmentFinder;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::repack::Repacker;
@@ -42,6 +43,7 @@ part! {
         base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
         hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
         scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker, block_compressor: BlockCompressor,
+        fragment_finder: FragmentFinder,
         repacker: Repacker, revisits: Revisits, worklist: Worklist
     }
 }
@@ -96,7 +98,11 @@ impl WorkLoop {
         }
         self.worker.note_doing("working");
         let began = self.foreground.now();
-        let worked = self.revisits.revisit(blocks_max).and_then(|looked_at| match looked_at {
+        let worked = self.fragment_finder.find_some().and_then(|read| match read {
+            None => self.revisits.revisit(blocks_max),
+            some => Ok(some),
+        });
+        let worked = worked.and_then(|looked_at| match looked_at {
             None => self.file_ranker.rank(),
             some => Ok(some),
         });

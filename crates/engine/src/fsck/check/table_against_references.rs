@@ -36,8 +36,7 @@ impl Audit<'_> {
         while number < end {
             let count = WINDOW_PAGES.min(end - number);
             for (number, page) in (number..).zip(self.checker.pages_as_found(number, count)?) {
-                // What lies in a damaged sector may be live, so what it was counted in is in doubt.
-                self.is_in_doubt |= page.damaged_sectors() != 0;
+                self.has_unknown_fragments |= page.damaged_sectors() != 0;
                 for pbn in pbns_of(number).filter(|pbn| page.count(*pbn) > 0) {
                     let place = page.fragment_place(pbn);
                     self.report.fragments.fragments += 1;
@@ -108,7 +107,8 @@ impl Audit<'_> {
             for (pbn, counted) in pbns_of(number).zip(counted) {
                 let is_whole = !page.is_damaged(pbn);
                 let entry = page.entry(pbn);
-                if is_whole && entry.count != *counted {
+                let may_be_right = self.has_unknown_fragments && entry.is_pack() && *counted < entry.count;
+                if is_whole && entry.count != *counted && !may_be_right {
                     self.wrong_count(&mut open, pbn, entry.count, *counted);
                 }
                 if is_whole && entry.is_pack() {
@@ -155,8 +155,7 @@ impl Audit<'_> {
     fn pack(&mut self, pbn: Pbn, entry: &Entry, packs: &mut PackSums) -> Result<()> {
         self.report.fragments.blocks += 1;
         let (stored, found) = (entry.tag.0, packs.bytes_of(pbn, &mut self.report)?);
-        // While entries of fragments are unknown, the rest of a pack is.
-        if stored != found && !self.is_in_doubt {
+        if stored != found && !self.has_unknown_fragments {
             self.report.note(Fault::PackBytes { pbn, stored, found });
         }
         Ok(())
@@ -205,7 +204,7 @@ impl Checker {
     }
 
     /// Pages as they are now, in memory or on disk. Damaged ones as far as they are intact.
-    pub fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
+    fn pages_as_found(&self, first: u64, count: u64) -> Result<Vec<Page>> {
         let next = self.stored.next_written_page(first);
         let bytes = match next {
             Ok(next) if next.is_none_or(|next| next >= first + count) => vec![0; count as usize * PAGE_BYTES],

@@ -1,0 +1,58 @@
+//! Searches the packs of an open volume for fragments whose entries are damaged, so that they can be read before fsck
+//! rebuilds the entries. It reads a block of each pack, in turns of the worker, once for all that is damaged by then.
+
+use std::sync::Arc;
+
+use crate::Result;
+use crate::base::BaseParts;
+use crate::damage::lost_places::{LostPlaces, Search};
+use crate::known_damage::notices::Damage;
+use crate::sync::{LockRank, Mutex};
+
+/// Finds fragments again.
+pub struct FragmentFinder {
+    damage: Arc<Damage>,
+    lost_places: Arc<LostPlaces>,
+    /// The search under way.
+    search: Mutex<Option<Search>>,
+}
+
+impl FragmentFinder {
+    /// It uses these parts.
+    pub fn new(base: &BaseParts, lost_places: &Arc<LostPlaces>) -> Self {
+        let search = Mutex::new(LockRank::Leaf, None);
+        Self { damage: base.damage.clone(), lost_places: lost_places.clone(), search }
+    }
+
+    /// One turn. Returns how many blocks it read. None: no entry of a fragment is known to be damaged that was not
+    /// searched for.
+    pub fn find_some(&self) -> Result<Option<u64>> {
+        let under_way = self.search.lock().take();
+        let mut search = match under_way {
+            Some(search) => search,
+            None => {
+                let found = self.damage.found_places();
+                let lost = self.damage.table().unknown_fragments().into_iter().filter(|pbn| found.is_new(*pbn));
+                Search::new(lost.collect())
+            }
+        };
+        if search.lost().is_empty() {
+            return Ok(None);
+        }
+        let read = self.lost_places.search_some(&mut search)?;
+        if read.is_some() {
+            *self.search.lock() = Some(search);
+            return Ok(read);
+        }
+        let places = self.lost_places.sound(&search);
+        log::warn!(
+            "found {} of at most {} fragments with damaged entries in their packs: they can be read again; unmount and \
+             run oncefs fsck -y",
+            places.len(),
+            search.lost().len()
+        );
+        let places = places.into_iter().map(|(pbn, (_, place))| (pbn, place));
+        self.damage.found_places().add(search.lost().iter().copied(), places);
+        Ok(Some(0))
+    }
+}

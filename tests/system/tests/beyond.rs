@@ -62,12 +62,14 @@ impl Cluster {
 
     /// Sends a signal to all OSDs.
     fn signal_osds(&self, signal: i32) {
-        for id in 0..3 {
-            let file = self.conf.with_file_name(format!("run/osd.{id}.pid"));
-            let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-            // SAFETY: plain numbers.
-            assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "osd.{id} is gone");
-        }
+        (0..3).for_each(|id| self.signal_osd(id, signal));
+    }
+
+    fn signal_osd(&self, id: u32, signal: i32) {
+        let file = self.conf.with_file_name(format!("run/osd.{id}.pid"));
+        let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        // SAFETY: plain numbers.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "osd.{id} is gone");
     }
 }
 
@@ -196,6 +198,21 @@ fn a_cluster_that_does_not_answer_is_waited_for_with_one_message() {
 }
 
 #[test]
+fn one_frozen_osd_of_three_delays_writes_and_loses_nothing() {
+    let Some(cluster) = Cluster::of_test("frozen") else { return };
+    let mut mount = cluster.mounted("1G");
+    write_synced(&mount.join("before"), 1, 8 * MIB).unwrap();
+    cluster.signal_osd(1, libc::SIGSTOP);
+    let during = write_synced(&mount.join("during"), 2, 8 * MIB);
+    assert_content(&mount.join("before"), 1, 8 * MIB);
+    cluster.signal_osd(1, libc::SIGCONT);
+    during.expect("two of three copies are enough");
+    mount.check();
+    assert_content(&mount.join("before"), 1, 8 * MIB);
+    assert_content(&mount.join("during"), 2, 8 * MIB);
+}
+
+#[test]
 fn what_is_deleted_leaves_no_objects_of_data() {
     let Some(cluster) = Cluster::of_test("deleted") else { return };
     let mount = cluster.mounted("1G");
@@ -218,6 +235,34 @@ fn a_copy_of_the_directory_does_not_open_what_another_holds() {
     assert!(!refused.status.success() && said.contains("holds the objects"), "{said}");
     assert!(said.contains(mount.volume().to_str().unwrap()), "the holder is named: {said}");
     write_synced(&mount.join("file"), 2, MIB).expect("the holder goes on");
+}
+
+#[test]
+fn a_key_with_the_documented_rights_is_enough_and_reaches_one_namespace() {
+    let Some(cluster) = Cluster::of_test("rights") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (conf, keyring) = (dir.path().join("ceph.conf"), dir.path().join("keyring"));
+    // The line of docs/beyond.md.
+    let reach = format!("allow rwx pool=oncefs namespace={}", cluster.namespace);
+    let key = cluster.ceph(&["auth", "get-or-create", "client.oncefs", "mon", "profile rbd", "osd", &reach]);
+    fs::write(&keyring, key).unwrap();
+    let global = fs::read_to_string(&cluster.conf).unwrap();
+    let global = global.split("[osd]").next().unwrap();
+    fs::write(&conf, format!("{global}[client]\nkeyring = {}\n", keyring.display())).unwrap();
+    let own = Cluster { conf, namespace: cluster.namespace.clone() };
+    let mut mount = Mount::in_objects(&format!("{}?id=oncefs", own.address()), &own.conf, "1G");
+    mount.mount();
+    write_synced(&mount.join("file"), 1, MIB).unwrap();
+    mount.crash();
+    assert!(mount.logged().contains("blocklisting"), "the dead daemon was not fenced");
+    assert_content(&mount.join("file"), 1, MIB);
+    mount.check();
+    let elsewhere = ["--experimental", "rados", "--id", "oncefs", "--size", "1G", "--data", "rados://oncefs/elsewhere"];
+    let refused = mkfs_refusal(&own, &dir.path().join("volume"), &elsewhere);
+    assert!(refused.contains("needs more rights"), "{refused}");
+    let unknown = ["--experimental", "rados", "--id", "nobody", "--size", "1G", "--data", &own.address()];
+    let refused = mkfs_refusal(&own, &dir.path().join("volume"), &unknown);
+    assert!(refused.contains("client.nobody"), "{refused}");
 }
 
 /// What mkfs says when it refuses.

@@ -7,10 +7,12 @@
 mod compressor;
 mod expander;
 mod method;
+mod probe;
 
 pub use compressor::Compressor;
 pub use expander::{Damaged, Expander};
 pub use method::{Coding, Method, MethodError};
+pub use probe::Probe;
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: usize = 4096;

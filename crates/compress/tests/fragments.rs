@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use oncefs_compress::{BLOCK_BYTES, Coding, Compressor, Damaged, Expander, FRAGMENT_BYTES_MAX, Method};
+use oncefs_compress::{BLOCK_BYTES, Coding, Compressor, Damaged, Expander, FRAGMENT_BYTES_MAX, Method, Probe};
 use oncefs_toolbox::Random;
 
 const METHODS: [Method; 4] = [Method::Lz4, Method::Zstd(1), Method::Zstd(3), Method::Zstd(19)];
@@ -45,6 +45,24 @@ fn what_shrinks_by_less_than_an_eighth_stays() {
         assert!(fragment.len() <= FRAGMENT_BYTES_MAX, "{method}: {} bytes", fragment.len());
         assert!(compressor.compress(&[7; BLOCK_BYTES]).unwrap().len() < 32, "{method} after a block that stays");
     }
+}
+
+#[test]
+fn a_probe_tells_random_bytes_from_what_shrinks() {
+    let mut random = Random::new(3);
+    let mut probe = Probe::default();
+    for method in METHODS {
+        for _ in 0..1_000 {
+            assert!(!probe.shrinks(method, &block(&mut random, 1)), "{method} and random bytes");
+        }
+        for nth in [16, 100, BLOCK_BYTES] {
+            assert!(probe.shrinks(method, &block(&mut random, nth)), "{method}: of every {nth} bytes one is random");
+        }
+    }
+    // Random letters, as in Base64: nothing repeats.
+    let letters: Vec<u8> = (0..BLOCK_BYTES).map(|_| b'0' + random.below(64) as u8).collect();
+    assert!(probe.shrinks(Method::Zstd(1), &letters) && Compressor::new(Method::Zstd(1)).compress(&letters).is_some());
+    assert!(!probe.shrinks(Method::Lz4, &letters) && Compressor::new(Method::Lz4).compress(&letters).is_none());
 }
 
 /// Every later version must read stored fragments, even if its compressor makes another fragment of the same block.

@@ -86,6 +86,70 @@ impl FromStr for PolicyOverride {
     }
 }
 
+/// When blocks are compressed: of a mount, or of a directory's or file's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compress {
+    /// Never.
+    #[default]
+    Off,
+    /// By the worker.
+    Later,
+    /// As they are written, and the rest by the worker.
+    Inline,
+    /// As they are written while writers wait for the device and not for the CPU, and the rest by the worker.
+    Auto,
+}
+
+impl Compress {
+    /// Every value.
+    pub const ALL: [Self; 4] = [Self::Off, Self::Later, Self::Inline, Self::Auto];
+
+    /// Its word in settings and attributes.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Later => "later",
+            Self::Inline => "inline",
+            Self::Auto => "auto",
+        }
+    }
+}
+
+impl fmt::Display for Compress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Text that does not say when to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidCompress;
+
+impl fmt::Display for InvalidCompress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "compression is {}", Compress::ALL.map(Compress::word).join(", "))
+    }
+}
+
+impl std::error::Error for InvalidCompress {}
+
+impl FromStr for Compress {
+    type Err = InvalidCompress;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCompress> {
+        Self::ALL.into_iter().find(|compress| compress.word() == text).ok_or(InvalidCompress)
+    }
+}
+
+/// When the blocks of a file are compressed. A mount that compresses nothing compresses no file, whatever its policy:
+/// only a mount that compresses makes the volume one that earlier versions cannot open.
+pub fn effective_compress(file: FilePolicy, mount: Compress) -> Compress {
+    match mount {
+        Compress::Off => Compress::Off,
+        mount => file.compress.unwrap_or(mount),
+    }
+}
+
 /// The inputs of one file's effective policy. The default leaves everything to the mount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FilePolicy {
@@ -95,6 +159,8 @@ pub struct FilePolicy {
     pub rank: Rank,
     /// Whether it was rewritten on at least two days.
     pub is_update_heavy: bool,
+    /// When its blocks are compressed. None: as the mount says.
+    pub compress: Option<Compress>,
 }
 
 /// The effect of ranks on a mount: set by its profile.

@@ -13,6 +13,7 @@
 //! | `budget`, `piece_cost`, `read_pattern` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
 //! | `inline_admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4; fingerprints oncefs | engine `write/`, `worker/` |
 //! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
+//! | `compression_pace` | oncefs | engine `write/in_line_compression.rs` |
 //! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
 //! | `defrag_plan` | oncefs | engine `layout/defrag.rs` |
 //! | `usage` | Selective, section 4.2.1 | fs `usage/` |
@@ -21,6 +22,7 @@
 
 mod block;
 mod budget;
+mod compression_pace;
 mod defrag_plan;
 mod detect;
 mod disk_level;
@@ -53,14 +55,15 @@ mod worker_hours;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
 pub use budget::{FilePieces, PieceCost, PieceCounter, Slowdown};
+pub use compression_pace::{CompressNow, CompressionPace};
 pub use defrag_plan::{DefragPlan, DefragRule, FileRun, RunRange, plan_defrag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
 pub use extend::{EXTENDED_MAX, Extension};
 pub use file_policy::{
-    BIG_RUN_BLOCKS, EffectivePolicy, FilePolicy, InvalidOverride, MountPolicy, PolicyOverride, Ranks, ShareLimit,
-    effective_policy,
+    BIG_RUN_BLOCKS, Compress, EffectivePolicy, FilePolicy, InvalidCompress, InvalidOverride, MountPolicy,
+    PolicyOverride, Ranks, ShareLimit, effective_compress, effective_policy,
 };
 pub use hints::{
     Eviction, HINT_PBN_BITS, HOLDERS_MAX, Hint, HintOptions, HintStore, Inserted, PREFIX_BITS_MAX, PREFIX_BITS_MIN,

@@ -95,9 +95,9 @@ pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use layout::run_states::{BudgetUse, Compressed, Equal, Explained, ExplainedRun, What, push_run};
 pub use oncefs_dedup::{
-    AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, EffectivePolicy, FilePolicy, Fingerprint, InvalidOverride, Lbn,
-    Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads, ShareLimit, Slowdown, Tag,
-    Usage, look_at,
+    AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, Compress, EffectivePolicy, FilePolicy, Fingerprint, InvalidCompress,
+    InvalidOverride, Lbn, Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads,
+    ShareLimit, Slowdown, Tag, Usage, look_at,
 };
 pub use oncefs_rados::Access as ObjectAccess;
 pub use pace::load::DeviceLoad;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use oncefs_dedup::Compress;
+
 #[cfg(doc)]
 use crate::Error;
 use crate::background::committer::barrier;
 use crate::background::threads::Threads;
 use crate::format::superblock::Superblock;
-use crate::settings::values::Compress;
 use crate::sync::{AtomicBool, LockRank, Mutex};
 use crate::volume::assembly::Volume;
 use crate::volume::backend::{Hold, TestHooks};

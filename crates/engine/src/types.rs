@@ -125,6 +125,8 @@ pub struct PolicyChange {
     pub policy: FilePolicy,
     /// Whether it allows more than before, so that the worker visits the file.
     pub(crate) allows_more: bool,
+    /// Whether blocks of the file may be compressed that might not before.
+    pub(crate) allows_compression: bool,
 }
 
 /// Ranks some files, or defragments a part of one. Returns how many blocks were written for that. None: nothing is due.

@@ -2,6 +2,7 @@
 //! blocks again.
 
 use oncefs_engine::BackgroundStep;
+use oncefs_fs::AllocateMode;
 
 use crate::operation::Content;
 use crate::operation::Operation::{self, *};
@@ -93,6 +94,36 @@ pub fn expand() -> Vec<Operation> {
         Exhaust(BackgroundStep::Reclaim),
         Background(BackgroundStep::Checkpoint),
         Exhaust(EXPAND),
+        Background(BackgroundStep::LeaveCleanly),
+    ]
+}
+
+/// Large requests are compressed as they are written: new ones, over whole blocks and over fragments, into promised
+/// room, with blocks that do not shrink, and with shared and equal ones. Freed places and numbers are handed out again.
+pub fn compress_in_line() -> Vec<Operation> {
+    const AT: u64 = BLOCK as u64;
+    vec![
+        Create("copy"),
+        Write("copy", 0, Content::shrinking(1, 40 * BLOCK)),
+        Commit,
+        Write("A/foo", 0, Content::shrinking(31, 48 * BLOCK)),
+        Write("A/bar", 0, Content::from(700, 36 * BLOCK)),
+        Commit,
+        Allocate("A/bar", 40 * AT, 40 * AT, AllocateMode::Reserve { keep_size: false }),
+        Write("A/bar", 36 * AT, Content::shrinking(101, 40 * BLOCK)),
+        Write("copy", 2 * AT, Content::from(800, 34 * BLOCK)),
+        Background(BackgroundStep::Checkpoint),
+        Write("copy", AT + 7, Content::shrinking(201, 44 * BLOCK)),
+        Commit,
+        Unlink("copy"),
+        Close,
+        Exhaust(BackgroundStep::Reclaim),
+        Commit,
+        Background(BackgroundStep::Release),
+        Write("A/foo", 20 * AT, Content::shrinking(301, 60 * BLOCK)),
+        Exhaust(BackgroundStep::Compress { blocks_max: 64 }),
+        Commit,
+        Scrub,
         Background(BackgroundStep::LeaveCleanly),
     ]
 }

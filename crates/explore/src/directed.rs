@@ -3,7 +3,7 @@
 use oncefs_engine::BackgroundStep;
 use oncefs_fs::{AllocateMode, RenameMode};
 
-use crate::compression::{compress, expand, repack};
+use crate::compression::{compress, compress_in_line, expand, repack};
 use crate::operation::Content;
 use crate::operation::Operation::{self, *};
 
@@ -19,6 +19,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("compress", compress()),
         ("repack", repack()),
         ("expand", expand()),
+        ("compress-in-line", compress_in_line()),
         ("grow", grow()),
         ("reuse", reuse()),
         ("stale-hints", stale_hints()),

@@ -1,6 +1,6 @@
 //! Operations of a workload, as values.
 
-use oncefs_engine::{BLOCK_BYTES, BackgroundStep};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Compress};
 use oncefs_fs::{AllocateMode, FileFlags, RenameMode};
 use oncefs_toolbox::Random;
 
@@ -112,6 +112,10 @@ pub enum Operation {
     SetXattr(Path, &'static str, usize),
     /// setxattr of the policy of a file or directory.
     SetPolicy(Path, &'static str),
+    /// setxattr of the time of a file's compression.
+    SetCompress(Path, &'static str),
+    /// Flags of a file and the attribute for compression in one change, as `chattr +c` does.
+    SetFlagsAndCompression(Path, FileFlags, Option<Compress>),
     /// removexattr.
     RemoveXattr(Path, &'static str),
     /// chmod.

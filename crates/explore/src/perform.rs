@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Blocks, DefragOptions};
 use oncefs_fs::{
-    Caller, CopyKind, Error, FileKind, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SNAPSHOT_ATTRIBUTE,
-    SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress, WriteOrigin, XattrMode,
+    COMPRESS_ATTRIBUTE, Caller, CopyKind, Error, FileKind, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode,
+    SNAPSHOT_ATTRIBUTE, SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress, WriteOrigin, XattrMode,
 };
 
 use crate::live::Live;
@@ -79,6 +79,12 @@ impl Operation {
                 let Some(ino) = live.find(path) else { return Ok(()) };
                 agree((live.file_system.set_flags(ino, flags), live.model.reference.set_flags(ino, flags)))
             }
+            Self::SetFlagsAndCompression(path, flags, compress) => {
+                let Some(ino) = live.find(path) else { return Ok(()) };
+                let value = compress.map(|compress| compress.word().as_bytes());
+                let model = live.model.reference.set_flags_and_compression(ino, flags, value);
+                agree((live.file_system.set_flags_and_compression(ino, flags, compress), model))
+            }
             Self::Close => close(live),
             Self::Write(..) | Self::Append(..) | Self::WriteOrphan(..) => write(live, *self),
             Self::Truncate(..) | Self::Allocate(..) | Self::Copy(..) => change_range(live, *self),
@@ -88,9 +94,12 @@ impl Operation {
             Self::RemoveSnapshot(path) => remove_snapshot(live, path),
             Self::Read(path) => read(live, path),
             Self::ReadApart(path) => read_apart(live, path),
-            Self::SetXattr(..) | Self::SetPolicy(..) | Self::RemoveXattr(..) | Self::Chmod(..) | Self::SetTimes(..) => {
-                set_attributes(live, *self)
-            }
+            Self::SetXattr(..)
+            | Self::SetPolicy(..)
+            | Self::SetCompress(..)
+            | Self::RemoveXattr(..)
+            | Self::Chmod(..)
+            | Self::SetTimes(..) => set_attributes(live, *self),
             Self::Commit => live.store.commit().map_err(told),
             Self::Grow(_) => live.store.grow(live.model.data_blocks * BLOCK_BYTES as u64).map_err(told),
             Self::Wait(seconds) => {
@@ -372,6 +381,12 @@ fn set_attributes(live: &mut Live, operation: Operation) -> Result<(), String> {
                 file_system.setxattr(ino, POLICY_ATTRIBUTE, policy.as_bytes(), XattrMode::Any, true),
                 model,
             ));
+        }
+        Operation::SetCompress(path, compress) => {
+            let Some(ino) = live.find(path) else { return Ok(()) };
+            let value = compress.as_bytes();
+            let model = live.model.reference.set_compress(ino, value);
+            return agree((file_system.setxattr(ino, COMPRESS_ATTRIBUTE, value, XattrMode::Any, true), model));
         }
         Operation::RemoveXattr(path, name) => {
             let Some(ino) = live.find(path) else { return Ok(()) };

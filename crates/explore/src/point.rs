@@ -126,7 +126,7 @@ impl Point {
     pub fn stage(&self) -> Option<Stage> {
         Some(match (self.doing, self.last) {
             (Doing::Recover, _) => return None,
-            (Doing::Change, Last::Written(_)) => Stage::Place,
+            (Doing::Change, Last::Written(_) | Last::Grown(_)) => Stage::Place,
             (Doing::Change, Last::Marked("begins")) => Stage::Receive,
             (Doing::Change, _) => Stage::Map,
             (Doing::Commit | Doing::Interrupt | Doing::Checkpoint | Doing::Release | Doing::Grow, _) => Stage::Commit,

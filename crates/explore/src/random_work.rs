@@ -88,7 +88,8 @@ fn name(random: &mut Random) -> Operation {
 fn attribute(random: &mut Random) -> Operation {
     let path = random.pick(&NAMES);
     const POLICY: &str = "user.oncefs.policy";
-    match random.below(6) {
+    match random.below(7) {
+        6 => SetCompress(path, random.pick(&["off", "later", "inline"])),
         4 => SetPolicy(path, random.pick(&["off", "inline", "later", "selective", "run=1", "run=4"])),
         5 => RemoveXattr(path, POLICY),
         0 => SetXattr(path, random.pick(&["user.one", "user.two"]), 1 + random.below(3000) as usize),

@@ -162,7 +162,22 @@ pub const OBJECTS: Setup = Setup {
     ..COMPRESSED
 };
 
-static ALL: [Setup; 11] = [
+/// As compressed, and large writes are compressed at once.
+pub const COMPRESSED_IN_LINE: Setup = Setup {
+    name: "compressed-in-line",
+    settings: &[
+        ("inline", "all"),
+        ("fingerprints", "lazy"),
+        ("hint_memory", "256K"),
+        ("compress", "inline"),
+        ("compress_method", "lz4"),
+        ("ranks", "on"),
+    ],
+    directed: &["compress-in-line", "compress"],
+    ..COMPRESSED
+};
+
+static ALL: [Setup; 12] = [
     ONE_LEVEL,
     TWO_LEVELS,
     LONG_LOG,
@@ -174,6 +189,7 @@ static ALL: [Setup; 11] = [
     CROWDED_NAMES,
     COMPRESSED,
     OBJECTS,
+    COMPRESSED_IN_LINE,
 ];
 
 /// All setups.

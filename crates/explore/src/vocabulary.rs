@@ -1,7 +1,7 @@
 //! The words of short workloads, and the volume that they begin with: two directories, and four files with blocks that
 //! are shared, equal but not shared, partial, zero, reserved or holes.
 
-use oncefs_engine::BackgroundStep;
+use oncefs_engine::{BackgroundStep, Compress};
 use oncefs_fs::{AllocateMode, FileFlags, RenameMode};
 
 use crate::operation::Content;
@@ -100,6 +100,8 @@ fn vocabulary() -> Vec<(&'static str, Vec<Operation>)> {
                 SetPolicy("A/foo", "off"),
                 SetPolicy("B/foo", "later"),
                 SetPolicy("A/bar", "slowdown=5"),
+                SetCompress("A/foo", "later"),
+                SetFlagsAndCompression("B/foo", FileFlags::NO_DUMP, Some(Compress::Off)),
             ],
         ),
         ("flags", vec![SetFlags("A/foo", FileFlags::NO_DUMP), SetFlags("B", FileFlags::NO_ATIME)]),

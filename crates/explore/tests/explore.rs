@@ -17,9 +17,10 @@ use oncefs_toolbox::counts::{gate_or_drill, seed};
 const STATES: (u64, u64) = (20_000, 100_000);
 
 /// Crash points that the drill must keep when code or workloads change.
-const POINTS: [&str; 77] = [
+const POINTS: [&str; 78] = [
     "receive: change, begins",
     "place: change, data written",
+    "place: change, fragments grown",
     "map: change, published",
     "commit: commit, begins",
     "commit: commit, data written",
@@ -155,6 +156,11 @@ fn expanded_files_keep_their_content_after_every_crash() {
     let explorer = survive(&["compressed/directed:expand"]);
     let points = POINTS.iter().filter(|point| point.contains("expand,")).copied().collect::<Vec<_>>();
     assert_eq!(report::not_visited(&explorer, &points), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_compressed_as_it_is_written_is_there_whole_or_not_at_all() {
+    survive(&["compressed-in-line/directed:compress-in-line"]);
 }
 
 #[test]

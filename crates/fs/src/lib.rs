@@ -24,7 +24,7 @@ mod trees;
 mod types;
 mod usage;
 
-pub use attributes::policy::{EffectiveView, POLICY_ATTRIBUTE};
+pub use attributes::policy::{COMPRESS_ATTRIBUTE, EffectiveView, POLICY_ATTRIBUTE};
 pub use attributes::set_attributes::{SetAttributes, SetTime};
 pub use attributes::xattr::XattrMode;
 pub use content::allocate::AllocateMode;

@@ -2,10 +2,10 @@
 //! all changes of the file.
 
 use crate::common::{ROOT, Volume, contradictions, directory, file};
-use oncefs_engine::{FilePolicy, PolicyOverride};
+use oncefs_engine::{Compress, FilePolicy, PolicyOverride};
 use oncefs_fs::{
-    AtimePolicy, Error, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode, SetAttributes, WriteOrigin,
-    XattrMode,
+    AtimePolicy, COMPRESS_ATTRIBUTE, Error, FileFlags, FileSystem, Ino, POLICY_ATTRIBUTE, Privileges, RenameMode,
+    SetAttributes, WriteOrigin, XattrMode,
 };
 
 const BY_CALLER: WriteOrigin = WriteOrigin::Caller { privileges: Privileges::Kept };
@@ -178,4 +178,80 @@ fn a_directory_shows_what_its_files_will_have() {
     set(&fs, above, "later").unwrap();
     let effective = fs.effective(above).unwrap();
     assert_eq!((effective.effective_policy.is_inline, effective.effective_policy.is_later), (false, true));
+}
+
+/// What the engine knows of a file's compression.
+fn compressed(fs: &FileSystem, ino: Ino) -> Option<Compress> {
+    let told = fs.effective(ino).unwrap().policy.compress;
+    assert_eq!(told, fs.compress_override(ino).unwrap());
+    told
+}
+
+/// How many attributes an inode has.
+fn attributes(fs: &FileSystem, ino: Ino) -> usize {
+    fs.listxattr(ino).unwrap().iter().filter(|byte| **byte == 0).count()
+}
+
+fn set_compress(fs: &FileSystem, ino: Ino, value: &str) -> oncefs_fs::Result<()> {
+    fs.setxattr(ino, COMPRESS_ATTRIBUTE, value.as_bytes(), XattrMode::Any, true)
+}
+
+#[test]
+fn compression_has_a_policy_of_its_own_beside_that_of_deduplication() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let above = directory(&fs, Ino::ROOT, "above").ino;
+    for value in ["", "on", "Off", "zstd", "none"] {
+        assert!(matches!(set_compress(&fs, above, value), Err(Error::Invalid(_))), "{value}");
+    }
+    let pipe = fs.mknod(Ino::ROOT, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
+    assert!(matches!(set_compress(&fs, pipe, "off"), Err(Error::OperationNotPermitted)));
+    set_compress(&fs, above, "later").unwrap();
+    set(&fs, above, "run=8").unwrap();
+    let ino = file(&fs, above, "file").ino;
+    assert_eq!((compressed(&fs, ino), told(&fs, ino)), (Some(Compress::Later), Some(PolicyOverride::Run(8))));
+    assert_eq!(attributes(&fs, ino), 2);
+    // A mount that compresses nothing compresses nothing of it.
+    assert_eq!(fs.effective(ino).unwrap().compress, Compress::Off);
+    // Each of the two stays when the other one goes.
+    fs.removexattr(ino, POLICY_ATTRIBUTE).unwrap();
+    assert_eq!((compressed(&fs, ino), told(&fs, ino)), (Some(Compress::Later), None));
+    set(&fs, ino, "off").unwrap();
+    fs.removexattr(ino, COMPRESS_ATTRIBUTE).unwrap();
+    assert_eq!((compressed(&fs, ino), told(&fs, ino)), (None, Some(PolicyOverride::Off)));
+    set_compress(&fs, ino, "inline").unwrap();
+    write(&fs, ino, 1, 3);
+    truncate(&fs, ino, 0);
+    assert_eq!(compressed(&fs, ino), Some(Compress::Inline));
+    assert_consistent(&fs);
+    fs.close().unwrap();
+    drop(fs);
+    let fs = volume.open();
+    assert_eq!((compressed(&fs, ino), told(&fs, ino)), (Some(Compress::Inline), Some(PolicyOverride::Off)));
+    fs.unlink(above, b"file").unwrap();
+    assert_consistent(&fs);
+}
+
+#[test]
+fn flags_and_compression_change_together() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let (ino, below) = (file(&fs, Ino::ROOT, "file").ino, directory(&fs, Ino::ROOT, "below").ino);
+    for ino in [ino, below] {
+        fs.set_flags_and_compression(ino, FileFlags::NO_DUMP, Some(Compress::Inline)).unwrap();
+        assert_eq!((compressed(&fs, ino), fs.flags(ino).unwrap()), (Some(Compress::Inline), FileFlags::NO_DUMP));
+        fs.set_flags(ino, FileFlags::default()).unwrap();
+        assert_eq!(compressed(&fs, ino), Some(Compress::Inline), "flags alone leave it");
+        fs.set_flags_and_compression(ino, FileFlags::NO_ATIME, Some(Compress::Off)).unwrap();
+        assert_eq!((compressed(&fs, ino), attributes(&fs, ino)), (Some(Compress::Off), 1));
+    }
+    assert_eq!(compressed(&fs, file(&fs, below, "new").ino), Some(Compress::Off), "it is inherited");
+    for _ in 0..2 {
+        fs.set_flags_and_compression(ino, FileFlags::default(), None).unwrap();
+        assert_eq!((compressed(&fs, ino), attributes(&fs, ino)), (None, 0));
+    }
+    let pipe = fs.mknod(Ino::ROOT, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
+    let refused = fs.set_flags_and_compression(pipe, FileFlags::default(), Some(Compress::Off));
+    assert!(matches!(refused, Err(Error::NotSupported)));
+    assert_consistent(&fs);
 }

@@ -7,11 +7,11 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use oncefs_engine::{BLOCK_BYTES, BackgroundStep};
+use oncefs_engine::{BLOCK_BYTES, BackgroundStep, Compress};
 use oncefs_fs::{
-    AllocateMode, Attributes, CopyKind, Error, FileFlags, FileKind, FileSystem, Handle, Ino, NamePlaces,
-    POLICY_ATTRIBUTE, Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress,
-    Whence, XattrMode,
+    AllocateMode, Attributes, COMPRESS_ATTRIBUTE, CopyKind, Error, FileFlags, FileKind, FileSystem, Handle, Ino,
+    NamePlaces, POLICY_ATTRIBUTE, Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, TreeCopy,
+    TreeProgress, Whence, XattrMode,
 };
 
 use crate::base::{BY_CALLER, ROOT, bytes};
@@ -28,7 +28,8 @@ const CALLS_IN_A_GROUP: usize = 10;
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"with space"];
 /// Seven places of one name each: the names of a directory meet, and all of them fit.
 const CROWDED: NamePlaces = NamePlaces { bits: 3, names_max: 1 };
-const XATTRS: [&[u8]; 4] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE];
+const XATTRS: [&[u8]; 5] = [b"user.one", b"trusted.two", b"security.three", POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE];
+const COMPRESS: [&[u8]; 4] = [b"off", b"later", b"inline", b"on"];
 const POLICIES: [&[u8]; 6] = [b"off", b"inline", b"later", b"selective", b"run=3", b"run=300"];
 const WORK: [BackgroundStep; 14] = [
     BackgroundStep::Reclaim,
@@ -183,8 +184,14 @@ impl Run {
         let ino = self.any(input);
         let flags = input.pick(&[FileFlags::default(), FileFlags::NO_DUMP, FileFlags::NO_ATIME]);
         self.last = format!("{flags:?} of {}", ino.0);
-        let model = self.model.set_flags(ino, flags);
-        self.agree(self.fs().set_flags(ino, flags), model);
+        if input.one_in(3) {
+            let compress = input.pick(&[None, Some(Compress::Off), Some(Compress::Auto)]);
+            let model = self.model.set_flags_and_compression(ino, flags, compress.map(|when| when.word().as_bytes()));
+            self.agree(self.fs().set_flags_and_compression(ino, flags, compress), model);
+        } else {
+            let model = self.model.set_flags(ino, flags);
+            self.agree(self.fs().set_flags(ino, flags), model);
+        }
         assert_eq!(self.fs().flags(ino).ok(), Some(self.model.node(ino).flags), "{}", self.place());
     }
 
@@ -356,6 +363,10 @@ impl Run {
         } else if name == POLICY_ATTRIBUTE {
             let value = input.pick(&POLICIES);
             let model = self.model.set_policy(ino, value);
+            self.agree(self.fs().setxattr(ino, name, value, XattrMode::Any, true), model);
+        } else if name == COMPRESS_ATTRIBUTE {
+            let value = input.pick(&COMPRESS);
+            let model = self.model.set_compress(ino, value);
             self.agree(self.fs().setxattr(ino, name, value, XattrMode::Any, true), model);
         } else {
             let value = bytes(input.byte(), input.below(300) as usize);

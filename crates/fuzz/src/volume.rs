@@ -159,7 +159,7 @@ impl Volume {
             ("skipped_memory", "64K"),
             ("inline", "all"),
             ("ranks", "on"),
-            ("compress", "later"),
+            ("compress", "inline"),
             ("compress_method", "lz4"),
             // The clock advances by a second with each call.
             ("rank_evaluation_seconds_min", "3"),

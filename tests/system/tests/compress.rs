@@ -1,10 +1,12 @@
-//! `-o compress=later` on a mounted volume: files shrink while programs use them, and are the same afterwards.
+//! `-o compress=later` and `-o compress=inline` on a mounted volume: files shrink while programs use them, and are the same
+//! afterwards.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::Command;
 
-use oncefs_system_tests::{BLOCK, Mount, Random, bytes, oncefs, test_dir};
+use oncefs_system_tests::{BLOCK, Mount, Random, bytes, oncefs, run, test_dir};
 
 /// Lines that no other seed gives, and that shrink to about a third.
 pub fn text(blocks: u64, seed: u64) -> Vec<u8> {
@@ -118,5 +120,37 @@ fn gaps_are_closed_and_damaged_entries_of_fragments_are_found_again() {
     assert_eq!(code, 0, "{said}");
     mount.mount();
     assert_same(&mount);
+    mount.check();
+}
+
+fn policy_set(path: &Path, policies: &[&str]) {
+    run(Command::new(oncefs()).args(["policy", "set"]).arg(path).args(policies));
+}
+
+#[test]
+fn what_is_compressed_as_it_is_written_is_the_same_after_a_kill_and_follows_the_policies_of_directories() {
+    let mut mount = Mount::on(&test_dir(), "256M", &["compress=inline", "compress_method=lz4", "worker=off"]);
+    fs::create_dir(mount.join("off")).unwrap();
+    policy_set(&mount.join("off"), &["compress=off"]);
+    let files = [("text", text(300, 1)), ("random", bytes(2, (300 * BLOCK) as usize)), ("off/text", text(300, 3))];
+    for (name, content) in &files {
+        fs::write(mount.join(name), content).unwrap();
+        File::open(mount.join(name)).unwrap().sync_all().unwrap();
+    }
+    let compressed = mount.figure("counters", "blocks_compressed_inline");
+    assert!((200..=300).contains(&compressed), "{compressed} blocks are compressed");
+    assert!(mount.figure("counters", "write_requests_incompressible") > 0);
+    let assert_same = |mount: &Mount| {
+        for (name, content) in &files {
+            assert!(fs::read(mount.join(name)).unwrap() == *content, "{name} has other bytes");
+        }
+    };
+    assert_same(&mount);
+    mount.crash();
+    assert_same(&mount);
+    policy_set(&mount.join("off"), &["off", "compress=inline"]);
+    fs::write(mount.join("off/again"), text(300, 4)).unwrap();
+    File::open(mount.join("off/again")).unwrap().sync_all().unwrap();
+    assert!(mount.figure("counters", "blocks_compressed_inline") >= 200);
     mount.check();
 }

@@ -143,8 +143,34 @@ fn flags_without_a_meaning_are_refused() {
     let path = file(&mount, "file");
     assert!(chattr("+dA", &path));
     assert_eq!(lsattr(&path), "dA");
-    assert!(!chattr("+c", &path), "compressed");
+    assert!(!chattr("+S", &path), "synchronous");
     assert_eq!(lsattr(&path), "dA");
+}
+
+#[test]
+fn flags_for_compression_are_policies_and_are_inherited() {
+    let mut mount = Mount::new("64M");
+    let policy = |path: &Path| {
+        let value = sys::get_xattr(path, "user.oncefs.compress");
+        value.ok().map(|value| String::from_utf8(value).unwrap())
+    };
+    let dir = mount.join("dir");
+    fs::create_dir(&dir).unwrap();
+    assert!(chattr("+c", &dir));
+    assert_eq!((lsattr(&dir).as_str(), policy(&dir).as_deref()), ("c", Some("auto")));
+    let path = file(&mount, "dir/file");
+    assert_eq!((lsattr(&path).as_str(), policy(&path).as_deref()), ("c", Some("auto")));
+    sys::set_xattr(&path, "user.oncefs.compress", b"later").unwrap();
+    assert!(chattr("+d", &path));
+    assert_eq!((lsattr(&path).as_str(), policy(&path).as_deref()), ("dc", Some("later")), "it is as it was");
+    assert!(!chattr("+m", &path), "both at once");
+    assert!(chattr("-c", &path) && chattr("+m", &path));
+    assert_eq!((lsattr(&path).as_str(), policy(&path).as_deref()), ("dm", Some("off")));
+    mount.remount();
+    assert_eq!(lsattr(&path), "dm");
+    assert!(chattr("=d", &path));
+    assert_eq!((lsattr(&path).as_str(), policy(&path)), ("d", None));
+    mount.check();
 }
 
 #[test]

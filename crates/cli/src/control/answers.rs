@@ -268,6 +268,12 @@ pub struct EffectiveView {
     pub shares_ends: bool,
     /// The source of the shortest run, or the reason why it is not deduplicated.
     pub why: String,
+    /// Its policy of compression.
+    #[serde(default)]
+    pub compress: Option<String>,
+    /// When it is compressed: `off`, `later` or `inline`.
+    #[serde(default)]
+    pub compresses: String,
 }
 
 impl EffectiveView {
@@ -287,6 +293,8 @@ impl EffectiveView {
             },
             shares_ends: effective_policy.shares_ends,
             why: effective.why,
+            compress: policy.compress.map(|compress| compress.to_string()),
+            compresses: effective.compress.to_string(),
         }
     }
 }

@@ -297,6 +297,13 @@ const GROUPS: &[Figure] = &[
         "The bound \
         that load and power set to that share now.",
     ),
+    fact(
+        "worker",
+        "compression",
+        Unit::Words,
+        |s| words(&s.worker.compression),
+        "When blocks are compressed, and with compress=auto why.",
+    ),
     fact("worker", "power", Unit::Words, |s| words(&s.worker.power), "Where the machine's power comes from."),
     fact("worker", "schedule", Unit::Words, |s| words(&s.worker.schedule), "The hours in which the worker may run."),
     fact("scrub", "state", Unit::Words, |s| words(&s.scrub.state), "never, running, paused, stopped or finished."),

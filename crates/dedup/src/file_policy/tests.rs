@@ -11,7 +11,7 @@ fn effective(
     ranks: Ranks,
 ) -> EffectivePolicy {
     effective_policy(
-        FilePolicy { policy_override, rank, is_update_heavy },
+        FilePolicy { policy_override, rank, is_update_heavy, compress: None },
         MountPolicy { ranks, run_blocks_min: Some(5), slowdown: Some(Slowdown(100)) },
     )
 }
@@ -128,5 +128,20 @@ fn a_limit_allows_more_than_another() {
         (runs(64), budget(100), false),
     ] {
         assert_eq!(this.allows_more_than(other), allows_more, "{this:?} {other:?}");
+    }
+}
+
+#[test]
+fn compression_is_as_the_file_says_and_else_as_the_mount_says() {
+    for mount in Compress::ALL {
+        let of = |compress| effective_compress(FilePolicy { compress, ..FilePolicy::default() }, mount);
+        assert_eq!(of(None), mount);
+        for own in Compress::ALL {
+            assert_eq!(of(Some(own)), if mount == Compress::Off { Compress::Off } else { own });
+            assert_eq!(own.to_string().parse(), Ok(own));
+        }
+    }
+    for text in ["", "on", "Later", "none", " off"] {
+        assert_eq!(text.parse::<Compress>(), Err(InvalidCompress), "{text}");
     }
 }

@@ -1,7 +1,7 @@
-//! The policy of a file (override, rank, whether it is update-heavy), in a record by its map. A file with the default
+//! The policy of a file (override, rank, whether it is update-heavy, when it is compressed), in a record by its map. A file with the default
 //! policy has no record.
 
-use oncefs_dedup::{FilePolicy, PolicyOverride, Rank, Slowdown};
+use oncefs_dedup::{Compress, FilePolicy, PolicyOverride, Rank, Slowdown};
 
 use super::checksum;
 use crate::MapId;
@@ -10,6 +10,9 @@ const SEED: u64 = 0x706F_6C69;
 const BODY_BYTES: usize = 4;
 /// From this number on the first byte means that a slowdown is set, and counts 256 percent of it.
 const SLOWDOWN: u8 = 7;
+/// The last byte: whether the file is update-heavy, and above it when it is compressed.
+const UPDATE_HEAVY: u8 = 1;
+const COMPRESS_SHIFT: u32 = 1;
 /// Size of the record in bytes.
 pub const BYTES: usize = BODY_BYTES + 4;
 
@@ -28,7 +31,14 @@ pub fn encode(map: MapId, policy: &FilePolicy) -> Vec<u8> {
             (SLOWDOWN + (percent / 256) as u8, (percent % 256) as u8)
         }
     };
-    let mut bytes = vec![policy_override, run, policy.rank.number(), u8::from(policy.is_update_heavy)];
+    let compress = policy.compress.map_or(0, |compress| match compress {
+        Compress::Off => 1,
+        Compress::Later => 2,
+        Compress::Inline => 3,
+        Compress::Auto => 4,
+    });
+    let last = compress << COMPRESS_SHIFT | u8::from(policy.is_update_heavy);
+    let mut bytes = vec![policy_override, run, policy.rank.number(), last];
     let sum = sum(map, &bytes);
     bytes.extend_from_slice(&sum);
     bytes
@@ -54,9 +64,17 @@ pub fn decode(map: MapId, bytes: &[u8]) -> Option<FilePolicy> {
         }
         _ => return None,
     };
-    let [_, _, rank, is_update_heavy] = *body;
-    let is_update_heavy = [false, true].get(usize::from(is_update_heavy))?;
-    Some(FilePolicy { policy_override, rank: Rank::from_number(rank)?, is_update_heavy: *is_update_heavy })
+    let [_, _, rank, last] = *body;
+    let compress = match last >> COMPRESS_SHIFT {
+        0 => None,
+        1 => Some(Compress::Off),
+        2 => Some(Compress::Later),
+        3 => Some(Compress::Inline),
+        4 => Some(Compress::Auto),
+        _ => return None,
+    };
+    let is_update_heavy = last & UPDATE_HEAVY != 0;
+    Some(FilePolicy { policy_override, rank: Rank::from_number(rank)?, is_update_heavy, compress })
 }
 
 fn sum(map: MapId, body: &[u8]) -> [u8; 4] {
@@ -79,18 +97,34 @@ mod tests {
         let slowdowns = (0..=Slowdown::PERCENT_MAX).map(|percent| Some(Slowdown(percent))).chain([None]);
         let others = runs.chain(slowdowns.map(PolicyOverride::Slowdown));
         overrides.into_iter().chain(others.map(Some)).flat_map(|policy_override| {
-            let ranked =
-                move |rank| [false, true].map(|is_update_heavy| FilePolicy { policy_override, rank, is_update_heavy });
+            let compress = [None].into_iter().chain(Compress::ALL.map(Some));
+            let ranked = move |rank| {
+                let compress = compress.clone();
+                let heavy = [false, true].into_iter();
+                let heavy = heavy.flat_map(move |heavy| compress.clone().map(move |compress| (heavy, compress)));
+                heavy.map(move |(is_update_heavy, compress)| FilePolicy {
+                    policy_override,
+                    rank,
+                    is_update_heavy,
+                    compress,
+                })
+            };
             Rank::ALL.into_iter().flat_map(ranked)
         })
     }
 
     #[test]
     fn policies_have_their_golden_bytes_and_come_back() {
-        let policy =
-            FilePolicy { policy_override: Some(PolicyOverride::Run(8)), rank: Rank::Random, is_update_heavy: true };
+        let policy = FilePolicy {
+            policy_override: Some(PolicyOverride::Run(8)),
+            rank: Rank::Random,
+            is_update_heavy: true,
+            compress: None,
+        };
         let bytes = encode(MapId(7), &policy);
         assert_eq!(bytes, [5, 7, 2, 1, 32, 130, 157, 53]);
+        let compressed = FilePolicy { compress: Some(Compress::Inline), ..policy };
+        assert_eq!(encode(MapId(7), &compressed)[..4], [5, 7, 2, 7]);
         let policy = FilePolicy {
             policy_override: Some(PolicyOverride::Slowdown(Some(Slowdown(300)))),
             ..FilePolicy::default()
@@ -116,7 +150,7 @@ mod tests {
 
     #[test]
     fn fields_that_contradict_each_other_are_damage() {
-        for body in [[6, 1, 0, 0], [10, 233, 0, 0], [11, 0, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 2]] {
+        for body in [[6, 1, 0, 0], [10, 233, 0, 0], [11, 0, 0, 0], [1, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 10]] {
             let bytes = [&body[..], &sum(MapId(7), &body)].concat();
             assert_eq!(decode(MapId(7), &bytes), None, "{body:?}");
         }

@@ -14,6 +14,9 @@ const CHANGED_BLOCK_BYTES: u64 = 40;
 /// made a pack (24) and counted (39), with the length of the pack (10). A fragment that moves takes no more in all: it
 /// gets its place (16), leaves three blocks (49) and enters three (73).
 const FRAGMENT_BYTES: u64 = 84;
+/// The most that a written block takes in addition if it replaces a fragment: three blocks are counted (39), with the
+/// length of the pack (13).
+const REPLACED_FRAGMENT_BYTES: u64 = 52;
 /// The most that any change takes in addition: the caller's records of one file, blocks that a range cuts, first
 /// differences.
 const BASE_BYTES: u64 = 4 << 10;
@@ -39,6 +42,11 @@ impl GroupBytes {
         Self(BASE_BYTES + blocks * (WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES))
     }
 
+    /// A change that stores or shares this many blocks, and may make fragments of them and replace fragments.
+    pub fn of_compressed(blocks: u64) -> Self {
+        Self(BASE_BYTES + blocks * (WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES + REPLACED_FRAGMENT_BYTES))
+    }
+
     /// A change of all blocks of this many leaves.
     pub fn of_leaves(leaves: u64) -> Self {
         Self(BASE_BYTES + leaves * LEAF_BLOCKS * CHANGED_BLOCK_BYTES)
@@ -52,7 +60,10 @@ impl GroupBytes {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_compress::Coding;
+
     use super::super::extent_leaf::Target;
+    use super::super::fragment::FragmentPlace;
     use super::super::keys::LeafKey;
     use super::super::ops::{Op, OpWriter};
     use super::*;
@@ -84,11 +95,24 @@ mod tests {
         let map = |pbn| Op::Map { map: MapId(9), lbn: Lbn(LEAF_BLOCKS - 1), blocks: 1, target: Target::Data(pbn) };
         let count = |pbn| Op::Count { pbn, blocks: 1, count: u32::MAX };
         let store = |pbn| Op::Store { pbn, tag: Tag(u64::MAX), fingerprint: Some(Fingerprint([255; 16])) };
+        let place = FragmentPlace { at: (1 << 49) - 4096, bytes: 3_584, coding: Coding::Zstd, blocks_after: 15 };
+        let fragment = |pbn| Op::Fragment { pbn, place, tag: Tag(u64::MAX), fingerprint: Some(Fingerprint([255; 16])) };
+        let pack = |pbn| Op::Pack { pbn, blocks: 1 };
+        let flags = |pbn| Op::Flags { pbn, flags: 255 };
+        let pack_bytes = |pbn| Op::PackBytes { pbn, bytes: 16 << 12 };
         let fingerprint = |pbn| Op::Fingerprint { pbn, fingerprint: Fingerprint([255; 16]) };
         let changed = bytes_of(&[map(far[0]), count(far[1]), count(far[2])]);
         assert!(changed <= CHANGED_BLOCK_BYTES, "a changed block takes {changed} bytes");
         let written = bytes_of(&[store(far[0]), map(far[1]), count(far[2])]);
         assert!(written <= WRITTEN_BLOCK_BYTES, "a written block takes {written} bytes");
+        let left = [count(far[2]), count(far[0]), count(far[1]), count(far[2]), pack_bytes(far[0])];
+        let packs = [pack(far[1]), pack(far[2]), pack(far[0]), count(far[1]), count(far[2]), count(far[0])];
+        let made = [&[fragment(far[1]), map(far[0])][..], &packs, &[pack_bytes(far[1])]].concat();
+        let replacing = WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES + REPLACED_FRAGMENT_BYTES;
+        let compressed = bytes_of(&[&made[..], &left].concat());
+        assert!(compressed <= replacing, "a fragment takes {compressed} bytes");
+        let kept = bytes_of(&[&[store(far[0]), flags(far[1]), map(far[2])][..], &left].concat());
+        assert!(kept <= replacing, "a block beside fragments takes {kept} bytes");
         let remapped = bytes_of(&[count(far[0]), fingerprint(far[1]), map(far[0]), count(far[2])]);
         assert!(remapped <= WRITTEN_BLOCK_BYTES, "a remapped block takes {remapped} bytes");
     }

@@ -84,6 +84,11 @@ impl FreeBlocks {
         }
     }
 
+    /// Whether maps may name fragments.
+    pub fn may_be_compressed(&self) -> bool {
+        self.stored.has_fragments()
+    }
+
     /// Gives back numbers that were taken and never published.
     pub fn give_back_numbers(&self, runs: &[Run]) {
         self.space.give_back(runs);
@@ -115,6 +120,7 @@ impl FreeBlocks {
 
     /// Adds a region of numbers.
     fn add_numbers(&self) -> Result<()> {
+        let _growing = self.space.begin_growing_numbers();
         let end = self.stored.fragment_pages_end()? + REGION_PAGES;
         if end > 2 * FIRST_PAGE {
             return Err(Error::NoSpace);

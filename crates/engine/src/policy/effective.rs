@@ -6,7 +6,9 @@
 //! changes in the same publication as its cause, is durable with its group, and is removed in the publication that
 //! detaches its map. So a crash leaves both or neither.
 
-use oncefs_dedup::{EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_policy};
+use oncefs_dedup::{
+    Compress, EffectivePolicy, FilePolicy, PolicyOverride, Rank, Ranks, Work, effective_compress, effective_policy,
+};
 
 use crate::base::part;
 use crate::format::{file_policy, keys};
@@ -58,15 +60,31 @@ impl FilePolicies {
         effective_policy(policy, mount)
     }
 
+    /// When blocks of a file are compressed. Where the mount compresses nothing, no file is looked up.
+    pub fn compress(&self, map: MapId) -> Compress {
+        match self.tuning.with(|settings| settings.compress) {
+            Compress::Off => Compress::Off,
+            mount => effective_compress(self.file_policy(map), mount),
+        }
+    }
+
+    /// When blocks of a file with this policy are compressed.
+    pub fn compress_by(&self, policy: FilePolicy) -> Compress {
+        effective_compress(policy, self.tuning.with(|settings| settings.compress))
+    }
+
     /// See [`crate::Store::policy_change`].
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
-        let allows_more = self.allows_more_of(map, self.file_policy(map), policy);
-        self.add_policy(change, PolicyChange { map, policy, allows_more });
+        let before = self.file_policy(map);
+        let allows_more = self.allows_more_of(map, before, policy);
+        let is_compressed = |policy| self.compress_by(policy) != Compress::Off;
+        let allows_compression = is_compressed(policy) && !is_compressed(before);
+        self.add_policy(change, PolicyChange { map, policy, allows_more, allows_compression });
     }
 
     /// See [`crate::Store::first_policy`]. A map that is deleted ends as it began: without a policy of its own.
     pub fn first_policy(&self, change: &mut Change, map: MapId, policy: FilePolicy) {
-        self.add_policy(change, PolicyChange { map, policy, allows_more: false });
+        self.add_policy(change, PolicyChange { map, policy, allows_more: false, allows_compression: false });
     }
 
     /// Adds a policy's record to a change. The record of the default policy is deleted.
@@ -96,9 +114,12 @@ impl FilePolicies {
         after.is_later && (!before.is_later || shares_more)
     }
 
-    /// After a publication: lets the worker visit files whose policy allows more now.
+    /// After a publication: lets the worker visit files whose policy allows more now, and compress those that may be.
     pub fn look_at_allowed(&self, changes: &[PolicyChange]) {
-        let mut is_any = false;
+        let mut is_any = changes.iter().any(|change| change.allows_compression);
+        if is_any {
+            self.policy.note_compression_allowed();
+        }
         for PolicyChange { map, .. } in changes.iter().filter(|change| change.allows_more) {
             self.backlog.requeue(Work::Owner(map.0));
             is_any = true;

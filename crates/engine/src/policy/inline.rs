@@ -12,7 +12,8 @@
 use std::time::Duration;
 
 use oncefs_dedup::{
-    Admission, AdmissionRule, Blocks, DuplicateShare, Fingerprinting, RangeError, Succession, WritePace,
+    Admission, AdmissionRule, Blocks, CompressNow, CompressionPace, DuplicateShare, Fingerprinting, RangeError,
+    Succession, WritePace,
 };
 
 use crate::settings::values::{FingerprintMode, Inline, Settings};
@@ -33,6 +34,10 @@ pub struct InlineDedup {
     succession: Mutex<Succession>,
     /// Requests that write to the device at this moment.
     device_writes: Count,
+    /// Whether `compress=auto` compresses as blocks are written.
+    compression: Mutex<CompressionPace>,
+    /// Requests that are compressed at this moment.
+    compressing: Count,
 }
 
 impl InlineDedup {
@@ -44,6 +49,8 @@ impl InlineDedup {
             streams: Mutex::new(LockRank::Part, Streams::default()),
             succession: Mutex::new(LockRank::Part, Succession::default()),
             device_writes: Count::new(0),
+            compression: Mutex::new(LockRank::Leaf, CompressionPace::default()),
+            compressing: Count::new(0),
         }
     }
 
@@ -95,6 +102,30 @@ impl InlineDedup {
     pub fn end_device_write(&self, timer: RequestTimer<'_>, blocks: u64) {
         let (time, at_once) = timer.end();
         self.fingerprinting.lock().observe_device(blocks, time / at_once);
+        self.compression.lock().observe_device(blocks, time / at_once);
+    }
+
+    /// Whether a request is compressed with `compress=auto`. Load and energy bound that as they bound look-ups.
+    pub fn compress_now(&self) -> CompressNow {
+        let is_limited = self.admission.lock().limit() < 1.0;
+        self.compression.lock().next(is_limited)
+    }
+
+    /// Blocks of a request are compressed from now on.
+    pub fn begin_compression(&self) -> RequestTimer<'_> {
+        RequestTimer::begin(&self.compressing)
+    }
+
+    /// So many blocks were compressed, so that `saved` need not be written. Learns from the time, as from that of the
+    /// device.
+    pub fn end_compression(&self, timer: RequestTimer<'_>, blocks: u64, saved: u64) {
+        let (time, at_once) = timer.end();
+        self.compression.lock().observe_compressed(blocks, saved, time / at_once);
+    }
+
+    /// Whether `compress=auto` compresses as blocks are written, and why, in words.
+    pub fn compression_state(&self) -> String {
+        self.compression.lock().to_string()
     }
 
     /// Takes out the open run of a file's last request, if it ended where this one begins.
@@ -142,6 +173,12 @@ impl InlineDedup {
             Inline::Adaptive => admission.share(),
         };
         (admission.limit(), share)
+    }
+
+    /// Forgets what was measured of device and compression, for other measurements.
+    #[cfg(all(test, not(feature = "schedules")))]
+    pub fn set_compression_pace(&self, pace: CompressionPace) {
+        *self.compression.lock() = pace;
     }
 
     /// Runs `work` while every request that asks for admission waits.

@@ -6,6 +6,7 @@
 //! lock, which also makes its record visible. A policy read from a record enters only if no change was counted since
 //! before the read.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use oncefs_dedup::FilePolicy;
@@ -16,7 +17,7 @@ use crate::policy::device_reads::DeviceReads;
 use crate::policy::read_around::ReadAround;
 use crate::policy::read_pattern::ReadPatterns;
 use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
-use crate::sync::{LockRank, Mutex};
+use crate::sync::{AtomicU64, LockRank, Mutex};
 
 struct Part {
     known: RecentMaps<FilePolicy>,
@@ -79,6 +80,8 @@ pub struct PolicyFacts {
     read_around: ReadAround,
     /// When a fall of the piece cost last started a full pass.
     passed: Mutex<Option<Instant>>,
+    /// Counts changes that let files be compressed.
+    compression_allowed: AtomicU64,
 }
 
 /// Shortest time between full passes for a fall of the piece cost. The next pass finds what a fall in between allows.
@@ -94,6 +97,7 @@ impl PolicyFacts {
             device_reads: DeviceReads::default(),
             read_around: ReadAround::default(),
             passed: Mutex::default(),
+            compression_allowed: AtomicU64::new(0),
         }
     }
 
@@ -105,6 +109,16 @@ impl PolicyFacts {
             *passed = Some(now);
         }
         may
+    }
+
+    /// Learns that files may be compressed that might not before.
+    pub fn note_compression_allowed(&self) {
+        self.compression_allowed.fetch_add(1, Relaxed);
+    }
+
+    /// A number that rises whenever files may be compressed that might not before.
+    pub fn compression_allowed(&self) -> u64 {
+        self.compression_allowed.load(Relaxed)
     }
 
     /// The policy of a map's file. On an error, read its record and pass it on with this ticket.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use oncefs_compress::Method;
 use oncefs_dedup::{
-    AdmissionRule as Rule, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule, Slowdown,
+    AdmissionRule as Rule, Compress, Eviction, MountPolicy, PaceMode as Mode, RankRule, Ranks, Schedule, Slowdown,
 };
 
 use crate::sync::{AtomicBool, AtomicU64, LockRank, Mutex, MutexGuard};
@@ -51,15 +51,6 @@ pub enum FingerprintMode {
     Lazy,
     /// Eager while duplicates are being found.
     Auto,
-}
-
-/// When blocks are compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compress {
-    /// Never.
-    Off,
-    /// By the worker.
-    Later,
 }
 
 /// When the bytes of a stored block are compared with its tag, apart from the scrub.

@@ -12,7 +12,7 @@ use crate::space::ballast::Ballast;
 use crate::space::bitmap::Bitmap;
 use crate::space::host::Host;
 use crate::space::pins::{EndedEpoch, Pins};
-use crate::sync::{AtomicU64, LockRank, Mutex};
+use crate::sync::{AtomicU64, LockRank, Mutex, MutexGuard};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// Regions (128 MiB of the data area) searched for one free run: each may have to be read from the block table.
@@ -43,6 +43,8 @@ impl Allocators {
 /// Free blocks and host bytes.
 pub struct FreeSpace {
     allocators: Mutex<Allocators>,
+    /// Held while the table of fragments grows, so that two writers do not take the same pages for new ones.
+    growing_numbers: Mutex<()>,
     /// Pins of readers: blocks that they may see are not reused.
     pins: Arc<Pins>,
     /// Bytes that the host can still take, as last looked up, less those written since.
@@ -60,6 +62,7 @@ impl FreeSpace {
     pub fn new(blocks: Allocator, numbers: Allocator, pins: Arc<Pins>, host: Option<Host>, ballast: Ballast) -> Self {
         Self {
             allocators: Mutex::new(LockRank::Allocator, Allocators { blocks, numbers }),
+            growing_numbers: Mutex::new(LockRank::Numbers, ()),
             pins,
             host_bytes: AtomicU64::new(u64::MAX),
             host,
@@ -105,6 +108,11 @@ impl FreeSpace {
         }
         let absolute = |run: Run| Run { pbn: run.pbn.plus(FIRST_NUMBER), ..run };
         Ok(request.into_runs().into_iter().map(absolute).collect())
+    }
+
+    /// Keeps other threads from enlarging the table of fragments.
+    pub fn begin_growing_numbers(&self) -> MutexGuard<'_, ()> {
+        self.growing_numbers.lock()
     }
 
     /// Adds numbers of fragments, up to this many. Their entries have room already.

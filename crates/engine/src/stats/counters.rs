@@ -277,6 +277,10 @@ counters! {
     repack_bytes_written,
     /// Places in files whose fragments became blocks again.
     blocks_expanded,
+    /// Blocks that were compressed as they were written.
+    blocks_compressed_inline,
+    /// Write requests that were to be compressed and do not shrink.
+    write_requests_incompressible,
     /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
     /// Blocks of other files that were read around small ones.

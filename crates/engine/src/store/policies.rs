@@ -1,6 +1,6 @@
 //! The part of the interface for how files are deduplicated: their policies, and their ranks.
 
-use oncefs_dedup::{EffectivePolicy, FilePolicy, RankRule, ShareLimit};
+use oncefs_dedup::{Compress, EffectivePolicy, FilePolicy, RankRule, ShareLimit};
 
 use crate::{Change, MapId, RankTurn, Result, Store};
 
@@ -25,6 +25,11 @@ impl Store {
     /// The effective policy of a file with this policy, and the reason for it.
     pub fn effective_policy_of(&self, policy: FilePolicy) -> (EffectivePolicy, String) {
         (self.volume.file_policies.effective_policy_by(policy), self.volume.file_policies.why_effective(policy))
+    }
+
+    /// When blocks of a file with this policy are compressed.
+    pub fn compress_of(&self, policy: FilePolicy) -> Compress {
+        self.volume.file_policies.compress_by(policy)
     }
 
     /// Adds a file's new policy to a change. If it allows more than before, the worker visits the file once the change

@@ -41,6 +41,8 @@ pub enum LockRank {
     WriteOuts,
     /// Engine: the disk level of the hint store.
     DiskHints,
+    /// Engine: the table of fragments grows.
+    Numbers,
     /// Engine: free space.
     Allocator,
     /// Engine: the publish lock.

@@ -2,6 +2,7 @@
 //! does, and that space comes back.
 
 use oncefs_compress::Method;
+use oncefs_dedup::Compress;
 
 use crate::device::Device;
 use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
@@ -9,7 +10,7 @@ use crate::format::fragment::is_fragment;
 use crate::format::keys::LeafKey;
 use crate::format::page::page_of;
 use crate::fsck::parts::checker;
-use crate::settings::values::{Compress, Inline, Settings};
+use crate::settings::values::{Inline, Settings};
 use crate::tests::fixture::{Devices, Random, one_level, two_levels, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn};

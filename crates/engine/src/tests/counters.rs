@@ -4,11 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use oncefs_dedup::Compress;
+
 use crate::background::committer::answer;
 use crate::device::Device;
 use crate::format::extent_leaf::Target;
 use crate::format::keys::LeafKey;
-use crate::settings::values::{Compress, FingerprintMode, Inline, Settings, Verify};
+use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::stats::counters::Counters;
 use crate::tests::compress::{compress_all, text};
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
@@ -241,6 +243,14 @@ fn repacked() -> Volume {
     volume
 }
 
+/// A large write is compressed at once, and one of random bytes is left alone.
+fn compressed_in_line() -> Volume {
+    let volume = Devices::new(Blocks(600), Settings { compress: Compress::Inline, ..one_level() }).open();
+    write(&volume, 1, &text(40, 1));
+    write(&volume, 2, &unique(40, 2));
+    volume
+}
+
 #[test]
 fn every_counter_moves() {
     let workloads = [
@@ -254,6 +264,7 @@ fn every_counter_moves() {
         shared_reads,
         small_reads,
         compressed,
+        compressed_in_line,
         repacked,
     ];
     let mut still: BTreeSet<String> = Counters::default().snapshot().into_keys().collect();

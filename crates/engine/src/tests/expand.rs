@@ -3,10 +3,12 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use oncefs_dedup::Compress;
+
 use crate::device::Device;
 use crate::format::fragment::is_fragment;
 use crate::format::keys;
-use crate::settings::values::{Compress, Settings};
+use crate::settings::values::Settings;
 use crate::tests::compress::{assert_content, compress_all, pbns_of, text, used, written, zstd};
 use crate::tests::fixture::{Devices, Random, unique};
 use crate::volume::assembly::Volume;

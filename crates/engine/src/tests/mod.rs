@@ -20,6 +20,8 @@ mod budget;
 #[cfg(not(feature = "schedules"))]
 mod compress;
 #[cfg(not(feature = "schedules"))]
+mod compress_in_line;
+#[cfg(not(feature = "schedules"))]
 mod compressed_layout;
 #[cfg(not(feature = "schedules"))]
 mod compressed_reads;

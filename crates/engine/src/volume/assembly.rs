@@ -43,6 +43,7 @@ use crate::write::confirm_remaps::RemapConfirmer;
 use crate::write::decide::Decider;
 use crate::write::extension::Extender;
 use crate::write::free_detached_maps::Reclaimer;
+use crate::write::in_line_compression::InLineCompressor;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::partial_blocks::PartialBlocks;
 use crate::write::pieces::RangeChanges;
@@ -183,6 +184,7 @@ impl Volume {
             remap_confirmer = RemapConfirmer(block_reader, damage_reports);
             remapper = Remapper(metadata, change_room, lazy_clones, publisher, backlog_notes, hint_levels);
             admission = Admission();
+            in_line_compressor = InLineCompressor(file_policies);
             placer = Placer(free_blocks, block_writer);
             decider = Decider(metadata, file_policies, backlog_notes, extender);
             batch_confirmer = BatchConfirmer(metadata, placer, block_reader, damage_reports);
@@ -191,7 +193,7 @@ impl Volume {
             open_run_sharer = OpenRunSharer(metadata, remap_confirmer, remapper);
             partial_blocks = PartialBlocks(metadata, free_blocks, reader);
             writer = Writer(metadata, file_policies, lazy_clones, backlog_notes, partial_blocks, admission, decider,
-                batch_confirmer, placer, batch_publisher, open_run_sharer);
+                batch_confirmer, in_line_compressor, placer, batch_publisher, open_run_sharer);
             range_parts = RangeParts(metadata, free_blocks, lazy_clones);
             range_changes = RangeChanges(metadata, free_blocks, file_policies, change_room, publisher, block_writer,
                 partial_blocks, range_parts);
@@ -212,7 +214,7 @@ impl Volume {
             revisits = Revisits(metadata, file_policies, hint_levels, extender, remapper, remap_confirmer, worklist);
             file_ranker = FileRanker(change_room);
             block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
-                change_room, lazy_clones, publisher, worklist);
+                change_room, lazy_clones, publisher, worklist, file_policies);
             repacker = Repacker(metadata, free_blocks, block_writer, damage_reports, change_room, publisher);
             block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
                 lazy_clones, publisher);

@@ -1,9 +1,10 @@
 //! Grows a volume: its devices first, then the totals that count the new space.
 
+use oncefs_dedup::Compress;
+
 use crate::format::fragment::{FIRST_NUMBER, FIRST_PAGE};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::table_bytes;
-use crate::settings::values::Compress;
 use crate::state::published::Plan;
 use crate::volume::assembly::Volume;
 use crate::volume::files::DATA_BLOCKS_MAX;

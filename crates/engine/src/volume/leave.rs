@@ -1,9 +1,10 @@
 //! The end of a clean unmount: the state from which the next mount continues.
 
+use oncefs_dedup::Compress;
+
 use crate::Result;
 use crate::format::fragment::FIRST_PAGE;
 use crate::format::page::pbns_of;
-use crate::settings::values::Compress;
 use crate::volume::assembly::Volume;
 
 /// Pages of fragments that are looked at together.

@@ -1,5 +1,7 @@
 //! How an open volume is assembled from its parts.
 
+use oncefs_dedup::Compress;
+
 use crate::backlog::file;
 use crate::base::Parts;
 use crate::commit::log::{JournalBounds, Log};
@@ -10,7 +12,7 @@ use crate::format::page::{PAGE_BYTES, PAGE_ENTRIES};
 use crate::hash::Hasher;
 use crate::hints::disk_level;
 use crate::pace::system_load::SystemLoad;
-use crate::settings::values::{Compress, Settings};
+use crate::settings::values::Settings;
 use crate::space::allocator::Allocator;
 use crate::state::maps::Leaves;
 use crate::state::published::State;

@@ -8,6 +8,8 @@
 //!
 //! A block that several places share is compressed once: the pass remembers its fragment until all of them are moved.
 //! If too many are remembered, shared blocks stay as they are until the next pass, so no pass separates what was shared.
+//! That holds for files too whose policy is not to be compressed: what they share with files that are stays whole if the
+//! pass comes to them first, and becomes a fragment otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use oncefs_compress::Compressor;
+use oncefs_dedup::{Compress, Rank};
 
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
@@ -26,10 +29,12 @@ use crate::format::page::{COPIED, Entry, INCOMPRESSIBLE};
 use crate::hash::Hasher;
 use crate::place::free_blocks::FreeBlocks;
 use crate::place::write_out::BlockWriter;
+use crate::policy::effective::FilePolicies;
+use crate::policy::policies::PolicyFacts;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
 use crate::read::parts::{cut_spans, runs_into};
-use crate::settings::values::{Compress, Tuning};
+use crate::settings::values::Tuning;
 use crate::signals::health::Health;
 use crate::space::data_area::DataArea;
 use crate::space::pins::Pins;
@@ -53,7 +58,7 @@ const BATCH_BLOCKS_MAX: u64 = 1_024;
 /// Leaves that are looked at together, and how often for a batch: small files have a leaf each.
 const PORTION_LEAVES: usize = 4;
 const PORTIONS_MAX: usize = 128;
-/// Most shared blocks that a pass remembers: bounds its memory at about 2 MB.
+/// Most shared blocks that a pass remembers, of each kind: bounds its memory at about 3 MB.
 const REMEMBERED_MAX: usize = 64 << 10;
 /// One part in this many of the data area stays free for other work.
 const ROOM_SHARE: u64 = 64;
@@ -64,9 +69,22 @@ const TURN_WAIT: Duration = Duration::from_millis(2);
 struct Pass {
     /// The next leaf. None: no pass is under way.
     next: Option<LeafKey>,
+    /// Whether only cold files are visited yet. All files follow.
+    is_cold_round: bool,
     /// How many blocks had been placed when it began.
     placed_before: u64,
+    /// What [`PolicyFacts::compression_allowed`] was when it began.
+    allowed_before: u64,
     moved: Moved,
+    /// Shared blocks of files that are not compressed, which the pass has met.
+    left: HashSet<Pbn>,
+}
+
+impl Pass {
+    fn new(placed_before: u64, allowed_before: u64) -> Self {
+        let (moved, left) = (Moved::new(), HashSet::new());
+        Self { next: Some(FIRST_LEAF), is_cold_round: true, placed_before, allowed_before, moved, left }
+    }
 }
 
 /// The fragments of shared blocks, by block. Advice: a block may have other content by now.
@@ -82,6 +100,8 @@ struct Candidate {
 
 /// Compresses blocks of files.
 pub struct BlockCompressor {
+    policy: Arc<PolicyFacts>,
+    file_policies: Arc<FilePolicies>,
     health: Arc<Health>,
     tuning: Arc<Tuning>,
     maps: Arc<MapLocks>,
@@ -117,9 +137,12 @@ impl BlockCompressor {
         lazy_clones: &Arc<LazyClones>,
         publisher: &Arc<Publisher>,
         worklist: &Arc<Worklist>,
+        file_policies: &Arc<FilePolicies>,
     ) -> Self {
-        let pass = Some(Pass { next: Some(FIRST_LEAF), placed_before: 0, moved: Moved::new() });
+        let pass = Some(Pass::new(0, 0));
         Self {
+            policy: base.policy.clone(),
+            file_policies: file_policies.clone(),
             health: base.health.clone(),
             tuning: base.tuning.clone(),
             maps: base.maps.clone(),
@@ -154,7 +177,7 @@ impl BlockCompressor {
         looked_at
     }
 
-    /// Compresses the blocks at these places because an administrator asks for it. What the worker's pass remembers of
+    /// Compresses the blocks at these places because an administrator asks for it, whatever their files' policies are. What the worker's pass remembers of
     /// shared blocks holds for them too, so this waits for its turn to end.
     pub fn compress_asked(&self, places: &[Place]) -> Result<()> {
         let mut pass = loop {
@@ -163,7 +186,8 @@ impl BlockCompressor {
                 None => std::thread::sleep(TURN_WAIT),
             }
         };
-        let compressed = self.compress_places(places, &mut pass.moved);
+        let wanted = places.iter().map(|(_, _, pbn)| *pbn).collect();
+        let compressed = self.compress_places(places, &wanted, &mut pass);
         *self.pass.lock() = Some(pass);
         compressed
     }
@@ -171,54 +195,75 @@ impl BlockCompressor {
     fn advance(&self, pass: &mut Pass, blocks_max: u64) -> Result<Option<u64>> {
         let Some(from) = pass.next else {
             let placed = self.stats.counters.blocks_placed.load(Relaxed);
-            if placed == pass.placed_before {
+            let allowed = self.policy.compression_allowed();
+            if (placed, allowed) == (pass.placed_before, pass.allowed_before) {
                 return Ok(None);
             }
-            *pass = Pass { next: Some(FIRST_LEAF), placed_before: placed, moved: Moved::new() };
+            *pass = Pass::new(placed, allowed);
             return Ok(Some(0));
         };
+        let cold_first = self.tuning.with(|settings| settings.compress == Compress::Auto && settings.ranks_files());
+        let only_cold = pass.is_cold_round && cold_first;
+        let is_wanted = |map: MapId| !only_cold || self.file_policies.file_policy(map).rank == Rank::Cold;
         self.change_room.wait_for_background_room();
         let (mut places, mut next) = (Vec::new(), Some(from));
         for _ in 0..PORTIONS_MAX {
             let Some(from) = next.filter(|_| (places.len() as u64) < blocks_max) else { break };
-            next = self.worklist.add_leaves_from(from, PORTION_LEAVES, |_| true, &mut places)?;
+            next = self.worklist.add_leaves_from(from, PORTION_LEAVES, is_wanted, &mut places)?;
         }
-        self.compress_places(&places, &mut pass.moved)?;
+        let wanted = self.wanted(&places);
+        self.compress_places(&places, &wanted, pass)?;
         pass.next = next;
+        if next.is_none() && only_cold {
+            (pass.next, pass.is_cold_round) = (Some(FIRST_LEAF), false);
+        }
         Ok(Some(places.len() as u64))
     }
 
-    /// Compresses the blocks at these places, as far as it pays.
-    fn compress_places(&self, places: &[Place], moved: &mut Moved) -> Result<()> {
+    /// Compresses the wanted blocks at these places, as far as it pays.
+    fn compress_places(&self, places: &[Place], wanted: &HashSet<Pbn>, pass: &mut Pass) -> Result<()> {
         // From here on no visited block is reused, so each holds the content that the table names.
         let _pin = self.pins.pin();
-        let candidates = self.candidates(places, moved);
+        let candidates = self.candidates(places, wanted, pass);
         let mut bytes = self.data.take_buffer(candidates.len() * BLOCK_BYTES);
         let sound = self.read(&candidates, &mut bytes);
         let mut batch = self.compressed(&candidates, &sound, &bytes);
         self.mark_incompressible(&batch.kept)?;
-        let published = self.write(&mut batch).and_then(|()| self.publish(places, &mut batch, moved));
+        let published = self.write(&mut batch).and_then(|()| self.publish(places, &mut batch, &mut pass.moved));
         let (blocks, numbers) = batch.unused();
         self.free_blocks.give_back(&blocks);
         self.free_blocks.give_back_numbers(&numbers);
         published
     }
 
-    /// The blocks at these places that may be compressed, ascending.
-    fn candidates(&self, places: &[Place], moved: &Moved) -> Vec<Candidate> {
-        let of_blocks = places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| !is_fragment(*pbn));
-        let pbns = ascending(of_blocks.filter(|pbn| self.staging.get(*pbn).is_none()));
+    /// Those of the wanted blocks at these places that may be compressed, ascending. Notes shared blocks of files that are not.
+    fn candidates(&self, places: &[Place], wanted: &HashSet<Pbn>, pass: &mut Pass) -> Vec<Candidate> {
+        let is_known = |pbn: &Pbn| !is_fragment(*pbn) && self.staging.get(*pbn).is_none();
+        let pbns = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(is_known));
+        let Pass { moved, left, .. } = pass;
         let numbers = ascending(pbns.iter().filter_map(|pbn| moved.get(pbn).copied()));
         let (entries, fragments) = (self.metadata.known_entries(&pbns), self.metadata.known_entries(&numbers));
         let is_full = moved.len() >= REMEMBERED_MAX;
-        let candidate = |pbn: Pbn| {
+        let mut candidate = |pbn: Pbn| {
             let entry = *entries.get(&pbn)?;
             let moved = moved.get(&pbn).and_then(|number| Some((*number, *fragments.get(number)?)));
+            let is_left = moved.is_none() && !wanted.contains(&pbn);
+            if is_left && entry.count > 1 && left.len() < REMEMBERED_MAX {
+                left.insert(pbn);
+            }
             let may_move = entry.flags & (INCOMPRESSIBLE | COPIED) == 0 && entry.serves(entry.tag);
-            let may_be_remembered = entry.count == 1 || moved.is_some() || !is_full;
-            (may_move && may_be_remembered).then_some(Candidate { pbn, entry, moved })
+            let is_kept_shared = is_full || left.len() >= REMEMBERED_MAX || left.contains(&pbn);
+            let may_be_remembered = entry.count == 1 || moved.is_some() || !is_kept_shared;
+            (may_move && may_be_remembered && !is_left).then_some(Candidate { pbn, entry, moved })
         };
-        pbns.into_iter().filter_map(candidate).collect()
+        pbns.into_iter().filter_map(&mut candidate).collect()
+    }
+
+    /// The blocks at those of these places whose files are compressed.
+    fn wanted(&self, places: &[Place]) -> HashSet<Pbn> {
+        let of_maps = places.chunk_by(|a, b| a.0 == b.0);
+        let compressed = of_maps.filter(|places| self.file_policies.compress(places[0].0) != Compress::Off);
+        compressed.flatten().map(|(_, _, pbn)| *pbn).collect()
     }
 
     /// Reads candidates into adjacent places of `bytes`, past the read cache, and tells which are what the table says.

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use oncefs_dedup::Compress;
+
 use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::keys::LeafKey;
 use crate::layout::referrers::MapCursor;
-use crate::settings::values::{Compress, Tuning};
+use crate::settings::values::Tuning;
 use crate::signals::health::Health;
 use crate::state::checkpoint_store::CheckpointStore;
 use crate::sync::{LockRank, Mutex};

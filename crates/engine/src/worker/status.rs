@@ -54,6 +54,9 @@ pub struct DedupStatus {
     pub inline_percent: f64,
     /// The upper bound of that share, set by load and supply.
     pub inline_percent_max: f64,
+    /// When blocks are compressed, and with `compress=auto` why.
+    #[serde(default)]
+    pub compression: String,
     /// Where the machine's power comes from.
     pub power: String,
     /// The hours in which it may run.

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use oncefs_dedup::{Conditions, Supply, Turn};
+use oncefs_dedup::{Compress, Conditions, Supply, Turn};
 
 use crate::base::part;
 use crate::damage::repair::Repairs;
@@ -277,6 +277,12 @@ impl WorkLoop {
             blocks_remapped: self.stats.counters.blocks_remapped.load(Relaxed),
             inline_percent: inline_share * 100.0,
             inline_percent_max: inline_limit * 100.0,
+            compression: match self.tuning.with(|settings| settings.compress) {
+                Compress::Off => "off".to_owned(),
+                Compress::Later => "by the worker".to_owned(),
+                Compress::Inline => "as blocks are written, and the rest by the worker".to_owned(),
+                Compress::Auto => self.inline.compression_state(),
+            },
             power: supply_text(self.worker.supply()),
             schedule,
             opens_in_seconds: self.opens_in().map(|time| time.as_secs()),

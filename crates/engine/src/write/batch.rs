@@ -1,7 +1,8 @@
 //! The blocks of one write as they pass through the steps, and the decisions about each.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
+use crate::format::fragment::FragmentPlace;
 use crate::format::keys::LEAF_BLOCKS;
 use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, WriteMode};
 
@@ -16,7 +17,7 @@ pub enum Outcome {
     Share(Pbn),
     /// Equal to an earlier block of the batch.
     Twin(usize),
-    /// Stored anew, with its pbn once it is placed.
+    /// Stored anew, with its pbn once it is placed. A block with an entry in `fragments` has the number of its fragment.
     Anew(Option<Pbn>),
 }
 
@@ -48,10 +49,14 @@ pub struct Batch<'a> {
     pub open: Vec<usize>,
     /// Non-zero blocks at places of the file that had none, as far as the file's account does not include them yet.
     pub added: u64,
-    /// Blocks claimed for the placed blocks.
+    /// Blocks claimed for the placed blocks and packs.
     pub claimed: u64,
-    /// Placed blocks that needed no claim, because they replace reserved ones.
+    /// Placed blocks, and blocks of packs, that needed no claim, because they replace reserved ones.
     pub from_reserved: u64,
+    /// Blocks that are stored compressed, each with the place of its fragment.
+    pub fragments: HashMap<usize, FragmentPlace>,
+    /// Blocks that were to be compressed and do not shrink.
+    pub incompressible: Vec<usize>,
     /// Blocks equal to the map's present content, as last looked up. They need no work.
     pub unchanged: HashSet<usize>,
 }
@@ -77,6 +82,8 @@ impl<'a> Batch<'a> {
             added: 0,
             claimed: 0,
             from_reserved: 0,
+            fragments: HashMap::new(),
+            incompressible: Vec::new(),
             unchanged: HashSet::new(),
         }
     }

@@ -16,7 +16,7 @@ const DIRECT_BLOCKS_MIN: usize = 32;
 part! {
     /// Places new blocks.
     pub struct Placer {
-        base: stats, hasher, space, staging;
+        pub(super) base: stats, hasher, space, staging;
         free_blocks: FreeBlocks, block_writer: BlockWriter
     }
 }

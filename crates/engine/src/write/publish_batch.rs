@@ -11,11 +11,12 @@ use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::leaf_parts;
+use crate::format::page::INCOMPRESSIBLE;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
-use crate::state::published::{Incref, Plan, StoredBlock};
+use crate::state::published::{Incref, Plan, StoredBlock, StoredFragment};
 use crate::write::batch::{Batch, Outcome};
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
@@ -67,7 +68,9 @@ impl BatchPublisher {
     ) -> Result<Published> {
         self.metadata.attached(map)?;
         self.lazy_clones.own(map, batch.leaves())?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(batch.len() as u64));
+        let bytes_of =
+            if self.free_blocks.may_be_compressed() { GroupBytes::of_compressed } else { GroupBytes::of_blocks };
+        let _room = self.change_room.claim_log_room(bytes_of(batch.len() as u64));
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let held = with(mapped_delta, &mut plan.change);
         loop {
@@ -168,8 +171,11 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
         let tag = batch.tags[index];
         match batch.outcomes[index] {
             Outcome::Anew(_) => {
-                let fingerprint = batch.fingerprints[index];
-                plan.stores.push(StoredBlock { pbn, tag, fingerprint });
+                let block = StoredBlock { pbn, tag, fingerprint: batch.fingerprints[index] };
+                match batch.fragments.get(&index) {
+                    Some(place) => plan.fragments.push(StoredFragment { block, place: *place }),
+                    None => plan.stores.push(block),
+                }
             }
             _ if !batch.unchanged.contains(&index) => plan.increfs.push(Incref { pbn, tag }),
             // If a block went bad meanwhile, the new bytes are stored.
@@ -178,5 +184,8 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
     }
     let completed = batch.completed.iter().filter_map(|index| Some((batch.pbn(*index)?, batch.fingerprints[*index]?)));
     plan.fingerprints.extend(completed);
+    // The worker need not try them again.
+    let incompressible = batch.incompressible.iter().filter_map(|index| batch.pbn(*index));
+    plan.flags.extend(incompressible.map(|pbn| (pbn, INCOMPRESSIBLE)));
     plan.staged.extend_from_slice(&batch.staged);
 }

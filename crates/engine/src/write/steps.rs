@@ -9,12 +9,14 @@ use crate::format::keys::{LEAF_BLOCKS, leaf_parts};
 use crate::hash::is_zero;
 use crate::place::free_blocks::Claim;
 use crate::policy::effective::FilePolicies;
+use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
 use crate::write::admission::Admission;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::confirm::BatchConfirmer;
 use crate::write::decide::{Decider, OpenRuns};
+use crate::write::in_line_compression::InLineCompressor;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::partial_blocks::PartialBlocks;
 use crate::write::place::Placer;
@@ -29,7 +31,8 @@ part! {
         base: health, pins, maps, stats;
         metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
         partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
-        placer: Placer, batch_publisher: BatchPublisher, open_run_sharer: OpenRunSharer
+        in_line_compressor: InLineCompressor, placer: Placer, batch_publisher: BatchPublisher,
+        open_run_sharer: OpenRunSharer
     }
 }
 
@@ -78,15 +81,33 @@ impl Writer {
             self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
         self.count_request(is_admitted, blocks);
-        let runs = self.stats.timed(Stage::Place, blocks, || {
-            let claim = claim_of(&batch, &current);
-            self.placer.place(&mut batch, claim)
-        })?;
+        let runs = self.stats.timed(Stage::Place, blocks, || self.place(map, &mut batch, &current))?;
         let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
         self.batch_publisher.publish_batch(map, &mut batch, runs, with)?;
         drop(locked);
         self.follow_open_runs(map, &batch, open_runs);
         Ok(())
+    }
+
+    /// Gives new blocks their places: first those that are compressed, then the others.
+    fn place(&self, map: MapId, batch: &mut Batch, current: &[Target]) -> Result<Vec<Run>> {
+        let mut runs = match self.in_line_compressor.compress(map, batch) {
+            Some(packed) => {
+                let from_reserved = reserved_among(packed.indexes(), current);
+                self.placer.place_fragments(batch, packed, from_reserved)?
+            }
+            None => Vec::new(),
+        };
+        let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
+        let claim = Claim::Ordinary { from_reserved: reserved_among(&anew, current) };
+        match self.placer.place(batch, claim) {
+            Ok(more) => runs.extend(more),
+            Err(error) => {
+                self.placer.give_up(batch, &runs);
+                return Err(error);
+            }
+        }
+        Ok(runs)
     }
 
     /// After a published request: shares the blocks that an earlier request left open, and remembers those that this
@@ -145,9 +166,8 @@ fn is_whole_blocks(at: u64, len: usize) -> bool {
     at.is_multiple_of(BLOCK_BYTES as u64) && len.is_multiple_of(BLOCK_BYTES)
 }
 
-/// New blocks over a reserved range use up the reservation. Zero blocks do not: they stay reserved.
-fn claim_of(batch: &Batch, current: &[Target]) -> Claim {
-    let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
-    let from_reserved = anew.iter().filter(|index| current[**index] == Target::Reserved).count();
-    Claim::Ordinary { from_reserved: from_reserved as u64 }
+/// How many of these new blocks replace reserved ones: they use up the reservation. Zero blocks do not: they stay
+/// reserved.
+fn reserved_among(anew: &[usize], current: &[Target]) -> u64 {
+    anew.iter().filter(|index| current[**index] == Target::Reserved).count() as u64
 }

@@ -1,10 +1,11 @@
 //! The structures of compressed blocks against the page.
 
+use oncefs_engine::format::file_policy;
 use oncefs_engine::format::fragment::FragmentPlace;
 use oncefs_engine::format::fragment_totals::FragmentTotals;
 use oncefs_engine::format::pack_directory::{Listed, PackDirectory};
 use oncefs_engine::format::page::{Entry, Page};
-use oncefs_engine::{Pbn, Tag};
+use oncefs_engine::{Compress, FilePolicy, MapId, Pbn, Tag};
 use oncefs_words::page::Section;
 
 use super::PAGE;
@@ -68,4 +69,14 @@ fn a_directory_is_as_the_page_says() {
     Section::of(PAGE, "Pack directory").assert_layout(&block[4064..], 0, &fields);
     let fields = [("fragment", number_bytes(number.0 << 14 | 299 << 2 | 2)), ("tag", number_bytes(0x0102))];
     Section::of(PAGE, "Directory entry").assert_layout(&block[4048..4064], 0, &fields);
+}
+
+#[test]
+fn the_compression_of_a_file_is_as_the_page_says() {
+    let page = Section::of(PAGE, "File policy");
+    for (compress, flags) in Compress::ALL.into_iter().zip([2, 4, 6, 8]) {
+        let policy = FilePolicy { compress: Some(compress), ..FilePolicy::default() };
+        assert_eq!(file_policy::encode(MapId(5), &policy)[..4], [0, 0, 0, flags]);
+        assert!(page.rows()[3][3].contains(&format!("{flags}: {compress}")), "{compress}");
+    }
 }

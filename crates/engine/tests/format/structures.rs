@@ -260,11 +260,11 @@ fn the_policy_of_a_file_is_as_the_page_says() {
     let numbered: Vec<String> = names.iter().zip(0..).map(|(name, number)| format!("{number}: {name}")).collect();
     assert_eq!(page.rows()[0][3], format!("{}; from 7 on: slowdown", numbered.join("; ")));
     for (policy_override, number) in [None].into_iter().chain(overrides).zip(0..) {
-        let policy = FilePolicy { policy_override, rank: Rank::Cold, is_update_heavy: true };
+        let policy = FilePolicy { policy_override, rank: Rank::Cold, is_update_heavy: true, compress: None };
         let bytes = file_policy::encode(MapId(5), &policy);
         let sum = xxh3_64_with_seed(&bytes[..4], page.seed() ^ (5 << 32)) as u32;
         let run = if policy_override == Some(PolicyOverride::Run(8)) { 7 } else { 0 };
-        let fields = [("override", number), ("run", run), ("rank", 3), ("update-heavy", 1)];
+        let fields = [("override", number), ("run", run), ("rank", 3), ("flags", 1)];
         let mut fields: Vec<(&str, Vec<u8>)> = fields.map(|(name, value)| (name, vec![value])).into();
         fields.push(("checksum", sum.to_le_bytes().to_vec()));
         page.assert_layout(&bytes, 0, &fields);

@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
-use oncefs_engine::Change;
+use oncefs_engine::{Change, Compress};
 
-use crate::format::inode::{InodeRecord, put_inode};
+use crate::format::inode::InodeRecord;
 use crate::inodes::cache::Inode;
+use crate::inodes::staged::Staged;
 use crate::{Error, FileFlags, FileKind, FileSystem, Ino, Result};
 
 impl FileSystem {
@@ -34,19 +35,44 @@ impl FileSystem {
     /// - `NoSpace`: the host's file system is full.
     /// - `Engine`: the store failed, or metadata is damaged.
     pub fn set_flags(&self, ino: Ino, flags: FileFlags) -> Result<()> {
+        self.set_flags_with(ino, flags, None)
+    }
+
+    /// When a file, or what is created in a directory, is compressed, as its attribute says.
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the inode does not exist.
+    /// - `Engine`: metadata cannot be read or is damaged.
+    pub fn compress_override(&self, ino: Ino) -> Result<Option<Compress>> {
+        let record = self.inode(ino)?.lock().clone();
+        Ok(self.read_overrides(ino, &record)?.compress)
+    }
+
+    /// Like [`FileSystem::set_flags`], and sets or removes the attribute for compression together with them.
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::set_flags`], and `NoSpace`: the inode has no room for the attribute.
+    pub fn set_flags_and_compression(&self, ino: Ino, flags: FileFlags, compress: Option<Compress>) -> Result<()> {
+        self.set_flags_with(ino, flags, Some(compress))
+    }
+
+    fn set_flags_with(&self, ino: Ino, flags: FileFlags, compress: Option<Option<Compress>>) -> Result<()> {
         let _room = self.begin_change()?;
-        let inode = self.inode(ino)?;
-        let mut record = inode.lock();
-        record.check_not_in_snapshot()?;
-        if !matches!(record.kind, FileKind::Regular | FileKind::Directory) {
+        let inodes = [self.inode(ino)?];
+        let mut staged = Staged::lock(&inodes);
+        staged.get(ino).check_not_in_snapshot()?;
+        if !matches!(staged.get(ino).kind, FileKind::Regular | FileKind::Directory) {
             return Err(Error::NotSupported);
         }
-        let edited = InodeRecord { flags, ctime: self.clock.now(), ..record.clone() };
         let mut change = Change::new();
-        put_inode(&mut change, ino, &edited);
-        self.store.publish(change)?;
-        *record = edited;
-        Ok(())
+        if let Some(compress) = compress {
+            self.put_compression(&mut change, &mut staged, ino, compress)?;
+        }
+        let record = staged.edit(ino);
+        (record.flags, record.ctime) = (flags, self.clock.now());
+        staged.publish(&self.store, change)
     }
 
     /// Refuses to open an immutable file for writing, and an append-only file for anything but appends.

@@ -1,10 +1,13 @@
-//! Policy overrides: the attribute `user.oncefs.policy` of files and directories, which sets how a file is deduplicated.
+//! Policy overrides: the attributes `user.oncefs.policy` and `user.oncefs.compress` of files and directories, which set
+//! how a file is deduplicated and when it is compressed.
 //!
-//! Owns the attribute's values, its inheritance, and its tie to the file. The engine keeps the policy of each map.
+//! Owns the attributes' values, their inheritance, and their tie to the file. The engine keeps the policy of each map.
 //! Policy and attribute change in one publication, so that both agree after a crash. The engine defines what a policy
 //! means.
 
-use oncefs_engine::{Change, EffectivePolicy, FilePolicy, PolicyOverride, ShareLimit};
+use std::str::FromStr;
+
+use oncefs_engine::{Change, Compress, EffectivePolicy, FilePolicy, PolicyOverride, ShareLimit};
 
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
@@ -13,7 +16,12 @@ use crate::{Error, FileKind, FileSystem, Ino, Result};
 /// The name of the attribute with a policy override.
 pub const POLICY_ATTRIBUTE: &[u8] = b"user.oncefs.policy";
 
-/// The error for any other value.
+/// The name of the attribute that sets when a file is compressed.
+pub const COMPRESS_ATTRIBUTE: &[u8] = b"user.oncefs.compress";
+
+/// The error for any other value of the second one.
+const MALFORMED_COMPRESS: &str = "compression is off, later, inline, auto";
+/// The error for any other value of the first one.
 const MALFORMED: &str = "a policy is off, inline, later, selective, run=N with N from 1 to 256, or slowdown=PERCENT with \
                          PERCENT from 0 to 1000 or 'none'";
 
@@ -29,6 +37,52 @@ pub struct EffectiveView {
     pub run_blocks_min: Option<u32>,
     /// What determines that, or why the file is not deduplicated.
     pub why: String,
+    /// When the file is compressed.
+    pub compress: Compress,
+}
+
+/// What the attributes of an inode set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overrides {
+    /// How it is deduplicated.
+    pub dedup: Option<PolicyOverride>,
+    /// When it is compressed.
+    pub compress: Option<Compress>,
+}
+
+impl Overrides {
+    /// Those of a file with this policy.
+    fn of(policy: FilePolicy) -> Self {
+        Self { dedup: policy.policy_override, compress: policy.compress }
+    }
+
+    /// Takes in an attribute that has this value now, or none. Other attributes change nothing, and a value that is not
+    /// valid counts as none.
+    pub(crate) fn take_in(&mut self, name: &[u8], value: Option<&[u8]>) {
+        match name {
+            POLICY_ATTRIBUTE => self.dedup = value.and_then(parse),
+            COMPRESS_ATTRIBUTE => self.compress = value.and_then(parse),
+            _ => {}
+        }
+    }
+
+    /// The policy of a file with these overrides.
+    pub(crate) fn apply_to(self, policy: FilePolicy) -> FilePolicy {
+        FilePolicy { policy_override: self.dedup, compress: self.compress, ..policy }
+    }
+
+    /// The attributes that store them.
+    pub(crate) fn attributes(self) -> [(&'static [u8], Option<Vec<u8>>); 2] {
+        [
+            (POLICY_ATTRIBUTE, self.dedup.map(|dedup| dedup.to_string().into_bytes())),
+            (COMPRESS_ATTRIBUTE, self.compress.map(|compress| compress.to_string().into_bytes())),
+        ]
+    }
+}
+
+/// Whether an attribute sets a policy.
+pub(crate) fn is_override(name: &[u8]) -> bool {
+    [POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE].contains(&name)
 }
 
 /// Whether inodes of this kind can have a policy.
@@ -36,18 +90,20 @@ fn can_have(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Directory)
 }
 
-/// The override that a value of the attribute stands for.
-pub(crate) fn parse(value: &[u8]) -> Option<PolicyOverride> {
+/// What a value of an attribute stands for.
+fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// The override that an attribute sets. None: it is another attribute. Refuses an invalid value, and an inode that cannot
-/// have a policy.
-pub(crate) fn checked(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<Option<PolicyOverride>> {
-    match (name == POLICY_ATTRIBUTE, can_have(record.kind)) {
-        (false, _) => Ok(None),
-        (true, false) => Err(Error::OperationNotPermitted),
-        (true, true) => parse(value).map(Some).ok_or(Error::Invalid(MALFORMED)),
+/// Refuses an invalid value of an attribute that sets a policy, and such an attribute of an inode that cannot have one.
+pub(crate) fn check(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<()> {
+    if is_override(name) && !can_have(record.kind) {
+        return Err(Error::OperationNotPermitted);
+    }
+    match name {
+        POLICY_ATTRIBUTE => parse(value).map(|_: PolicyOverride| ()).ok_or(Error::Invalid(MALFORMED)),
+        COMPRESS_ATTRIBUTE => parse(value).map(|_: Compress| ()).ok_or(Error::Invalid(MALFORMED_COMPRESS)),
+        _ => Ok(()),
     }
 }
 
@@ -66,9 +122,10 @@ impl FileSystem {
             return Err(Error::Invalid("only files and directories have a policy"));
         }
         if record.is_directory() {
-            let policy = FilePolicy { policy_override: self.read_override(ino, &record)?, ..FilePolicy::default() };
+            let policy = self.read_overrides(ino, &record)?.apply_to(FilePolicy::default());
             let (effective_policy, why) = self.store.effective_policy_of(policy);
             return Ok(EffectiveView {
+                compress: self.store.compress_of(policy),
                 policy,
                 effective_policy,
                 run_blocks_min: match effective_policy.limit {
@@ -81,52 +138,57 @@ impl FileSystem {
         inode.with_map(|map, _| {
             let policy = self.store.file_policy(map);
             let (effective_policy, why) = self.store.effective_policy_of(policy);
-            Ok(EffectiveView { policy, effective_policy, run_blocks_min: Some(self.store.run_blocks_min(map)), why })
+            let (run_blocks_min, compress) = (Some(self.store.run_blocks_min(map)), self.store.compress_of(policy));
+            Ok(EffectiveView { policy, effective_policy, run_blocks_min, why, compress })
         })
     }
 
-    /// The override of an inode with this record. None also for a damaged attribute, and for one that an older version
+    /// The overrides of an inode with this record. None also for a damaged attribute, and for one that an older version
     /// stored as an ordinary attribute.
-    pub(crate) fn read_override(&self, ino: Ino, record: &InodeRecord) -> Result<Option<PolicyOverride>> {
-        if record.xattrs == 0 {
-            return Ok(None);
+    pub(crate) fn read_overrides(&self, ino: Ino, record: &InodeRecord) -> Result<Overrides> {
+        let mut overrides = Overrides::default();
+        if record.xattrs > 0 {
+            for name in [POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE] {
+                let bytes = self.store.get(&xattr::key(ino, name))?;
+                let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
+                overrides.take_in(name, value.as_deref());
+            }
         }
-        let bytes = self.store.get(&xattr::key(ino, POLICY_ATTRIBUTE))?;
-        Ok(bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok()).and_then(|value| parse(&value)))
+        Ok(overrides)
     }
 
-    /// The override that a new inode inherits from its directory.
-    pub(crate) fn inherit_override(
-        &self,
-        parent: Ino,
-        above: &InodeRecord,
-        kind: FileKind,
-    ) -> Result<Option<PolicyOverride>> {
-        if can_have(kind) { self.read_override(parent, above) } else { Ok(None) }
+    /// The overrides that a new inode inherits from its directory.
+    pub(crate) fn inherit_overrides(&self, parent: Ino, above: &InodeRecord, kind: FileKind) -> Result<Overrides> {
+        if can_have(kind) { self.read_overrides(parent, above) } else { Ok(Overrides::default()) }
     }
 
-    /// Adds a file's new override to the change, for the engine. The caller holds the inode's lock.
-    pub(crate) fn override_changed(
+    /// Adds what follows from new values of a file's attributes to their change, for the engine. None: the attribute is
+    /// removed. The caller holds the inode's lock.
+    pub(crate) fn attributes_changed<'a>(
         &self,
         change: &mut Change,
         record: &InodeRecord,
-        policy_override: Option<PolicyOverride>,
+        attributes: impl IntoIterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     ) {
-        if record.kind == FileKind::Regular {
-            let policy = FilePolicy { policy_override, ..self.store.file_policy(record.map) };
-            self.store.policy_change(change, record.map, policy);
+        let mut changed = attributes.into_iter().filter(|(name, _)| is_override(name)).peekable();
+        if record.kind == FileKind::Regular && changed.peek().is_some() {
+            let policy = self.store.file_policy(record.map);
+            let mut overrides = Overrides::of(policy);
+            changed.for_each(|(name, value)| overrides.take_in(name, value));
+            self.store.policy_change(change, record.map, overrides.apply_to(policy));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::InvalidOverride;
+    use oncefs_engine::{InvalidCompress, InvalidOverride};
 
     use super::*;
 
     #[test]
     fn the_error_for_an_invalid_value_lists_the_valid_ones() {
         assert_eq!(MALFORMED, InvalidOverride.to_string());
+        assert_eq!(MALFORMED_COMPRESS, InvalidCompress.to_string());
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use oncefs_engine::Change;
+use oncefs_engine::{Change, Compress};
 
-use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::attributes::policy;
 use crate::attributes::xattr_bounds::{NAMES_BYTES_MAX, PAGE_RECORDS, VALUE_BYTES_MAX};
 use crate::format::acl::{self, Acl};
 use crate::format::codec::after;
@@ -125,7 +125,7 @@ impl FileSystem {
                 return self.remove_staged(staged, ino, name);
             }
         }
-        let policy_override = policy::checked(staged.get(ino), name, value)?;
+        policy::check(staged.get(ino), name, value)?;
         let held = self.stored_bytes(ino, staged.get(ino), name)?;
         let exists = held.is_some();
         match (mode, exists) {
@@ -140,9 +140,7 @@ impl FileSystem {
         debug_assert!(record.xattrs > 0, "inode {} has an attribute, but counts none", ino.0);
         let mut change = Change::new();
         change.put(xattr::key(ino, name), xattr::encode(ino, value));
-        if policy_override.is_some() {
-            self.override_changed(&mut change, staged.get(ino), policy_override);
-        }
+        self.attributes_changed(&mut change, staged.get(ino), [(name, Some(value))]);
         staged.publish(&self.store, change)
     }
 
@@ -189,10 +187,34 @@ impl FileSystem {
         record.xattrs = record.xattrs.saturating_sub(1);
         let mut change = Change::new();
         change.delete(xattr::key(ino, name));
-        if name == POLICY_ATTRIBUTE {
-            self.override_changed(&mut change, staged.get(ino), None);
-        }
+        self.attributes_changed(&mut change, staged.get(ino), [(name, None)]);
         staged.publish(&self.store, change)
+    }
+
+    /// Adds a new value of the attribute for compression to a change, or its removal.
+    pub(crate) fn put_compression(
+        &self,
+        change: &mut Change,
+        staged: &mut Staged,
+        ino: Ino,
+        compress: Option<Compress>,
+    ) -> Result<()> {
+        let name = policy::COMPRESS_ATTRIBUTE;
+        let held = self.stored_bytes(ino, staged.get(ino), name)?;
+        let exists = held.is_some();
+        let value = compress.map(|compress| compress.word().as_bytes());
+        match value {
+            Some(value) => {
+                self.check_attribute_room(ino, staged.get(ino), name, value.len(), held)?;
+                change.put(xattr::key(ino, name), xattr::encode(ino, value));
+            }
+            None if exists => change.delete(xattr::key(ino, name)),
+            None => return Ok(()),
+        }
+        self.attributes_changed(change, staged.get(ino), [(name, value)]);
+        let record = staged.edit(ino);
+        record.xattrs = (record.xattrs + u32::from(value.is_some())).saturating_sub(u32::from(exists));
+        Ok(())
     }
 
     /// Sets an access ACL and the permission bits. An ACL that the permission bits fully express is not stored.

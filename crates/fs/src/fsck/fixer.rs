@@ -2,7 +2,7 @@
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, FilePolicy, Lbn, MapId, QueuePlace, Store};
 
-use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::attributes::policy::{COMPRESS_ATTRIBUTE, Overrides, POLICY_ATTRIBUTE};
 use crate::format::codec::after;
 use crate::format::dirent::{self, Dirent, Names, Place};
 use crate::format::inode::{self, InodeRecord, put_inode};
@@ -109,11 +109,15 @@ impl Fixer<'_> {
 
     /// Sets the policy in the engine from the file's attribute and its usage.
     fn set_policy(&self, ino: Ino, map: MapId) -> Result<bool> {
-        let bytes = self.store.get(&xattr::key(ino, POLICY_ATTRIBUTE))?;
-        let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
-        let policy_override = value.and_then(|value| policy::parse(&value));
         let Some(usage) = self.record(ino)?.map(|record| record.usage) else { return Ok(false) };
-        let policy = FilePolicy { policy_override, rank: usage.rank(), is_update_heavy: usage.is_update_heavy() };
+        let mut overrides = Overrides::default();
+        for name in [POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE] {
+            let bytes = self.store.get(&xattr::key(ino, name))?;
+            let value = bytes.and_then(|bytes| xattr::decode(ino, &bytes).ok());
+            overrides.take_in(name, value.as_deref());
+        }
+        let (rank, is_update_heavy) = (usage.rank(), usage.is_update_heavy());
+        let policy = overrides.apply_to(FilePolicy { rank, is_update_heavy, ..FilePolicy::default() });
         self.publish(|change| self.store.policy_change(change, map, policy))
     }
 

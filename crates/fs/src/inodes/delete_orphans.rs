@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use oncefs_engine::{Change, FilePolicy};
 
-use crate::attributes::policy::POLICY_ATTRIBUTE;
+use crate::attributes::policy::{COMPRESS_ATTRIBUTE, POLICY_ATTRIBUTE};
 use crate::format::codec::after;
 use crate::format::{inode, orphan, symlink, xattr};
 use crate::inodes::cache::Inode;
@@ -106,9 +106,9 @@ impl FileSystem {
         let record = staged.edit(ino);
         record.xattrs = record.xattrs.saturating_sub(keys.len() as u32);
         let mut change = Change::new();
-        if keys.contains(&xattr::key(ino, POLICY_ATTRIBUTE)) {
-            self.override_changed(&mut change, staged.get(ino), None);
-        }
+        let deleted =
+            [POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE].into_iter().filter(|name| keys.contains(&xattr::key(ino, name)));
+        self.attributes_changed(&mut change, staged.get(ino), deleted.map(|name| (name, None)));
         keys.into_iter().for_each(|key| change.delete(key));
         staged.publish(&self.store, change)
     }

@@ -1,8 +1,8 @@
 //! Creation of files, directories, special files, symbolic links and hard links.
 
-use oncefs_engine::{Change, FilePolicy, MapId, PolicyOverride};
+use oncefs_engine::{Change, FilePolicy, MapId};
 
-use crate::attributes::policy::POLICY_ATTRIBUTE;
+use crate::attributes::policy::Overrides;
 use crate::attributes::xattr::SECURITY;
 use crate::format::acl::{self, Acl};
 use crate::format::inode::{InodeRecord, put_inode};
@@ -24,19 +24,20 @@ struct Node<'a> {
     target: &'a [u8],
 }
 
-/// The first attributes of a new inode: its labels, and the access control lists and deduplication policy that it
-/// inherits from its directory.
+/// The first attributes of a new inode: its labels, and the access control lists and policies that it inherits from its
+/// directory.
 #[derive(Default)]
 struct FirstAttributes<'a> {
     access: Option<Vec<u8>>,
     default: Option<Vec<u8>>,
-    policy_override: Option<PolicyOverride>,
+    overrides: Overrides,
     labels: &'a [Label<'a>],
 }
 
 impl FirstAttributes<'_> {
     fn count(&self) -> u32 {
-        let inherited = [self.access.is_some(), self.default.is_some(), self.policy_override.is_some()];
+        let Overrides { dedup, compress } = self.overrides;
+        let inherited = [self.access.is_some(), self.default.is_some(), dedup.is_some(), compress.is_some()];
         inherited.map(u32::from).iter().sum::<u32>() + self.labels.len() as u32
     }
 }
@@ -198,8 +199,8 @@ impl FileSystem {
     /// A change with a new inode and its first policy.
     fn change_with_node(&self, ino: Ino, record: &InodeRecord, node: &Node, first: FirstAttributes<'_>) -> Change {
         let mut change = Change::new();
-        if first.policy_override.is_some() && node.kind == FileKind::Regular {
-            let policy = FilePolicy { policy_override: first.policy_override, ..FilePolicy::default() };
+        if first.overrides != Overrides::default() && node.kind == FileKind::Regular {
+            let policy = first.overrides.apply_to(FilePolicy::default());
             self.store.first_policy(&mut change, record.map, policy);
         }
         put_node(&mut change, ino, record, node, first);
@@ -217,7 +218,7 @@ impl FileSystem {
         check_labels(caller.labels)?;
         let mut permissions = node.permissions;
         let mut first = self.inherit_acl(parent, above, node.kind, caller.umask, &mut permissions)?;
-        first.policy_override = self.inherit_override(parent, above, node.kind)?;
+        first.overrides = self.inherit_overrides(parent, above, node.kind)?;
         first.labels = caller.labels;
         let mut record = InodeRecord::new(node.kind, permissions, caller, self.clock.now(), self.generation);
         if above.permissions & libc::S_ISGID != 0 {
@@ -346,10 +347,8 @@ fn put_node(change: &mut Change, ino: Ino, record: &InodeRecord, node: &Node, fi
         change.put(symlink::key(ino), symlink::encode(ino, node.target));
     }
     let mut put = |name: &[u8], value: &[u8]| change.put(xattr::key(ino, name), xattr::encode(ino, value));
-    let policy_override = first.policy_override.map(|policy_override| policy_override.to_string().into_bytes());
-    for (name, value) in
-        [(acl::ACCESS, first.access), (acl::DEFAULT, first.default), (POLICY_ATTRIBUTE, policy_override)]
-    {
+    let lists = [(acl::ACCESS, first.access), (acl::DEFAULT, first.default)];
+    for (name, value) in lists.into_iter().chain(first.overrides.attributes()) {
         if let Some(value) = value {
             put(name, &value);
         }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use oncefs_engine::{BLOCK_BYTES, Blocks, Change, Lbn, MapId};
 
-use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
 use crate::format::codec::after;
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
@@ -143,10 +142,9 @@ impl FileSystem {
         let mut staged = Staged::lock(&inodes);
         staged.edit(ino).xattrs += portion.len() as u32;
         let mut change = Change::new();
+        let values = portion.iter().map(|(name, value)| (name.as_slice(), Some(value.as_slice())));
+        self.attributes_changed(&mut change, staged.get(ino), values);
         for (name, value) in portion {
-            if name == POLICY_ATTRIBUTE {
-                self.override_changed(&mut change, staged.get(ino), policy::parse(&value));
-            }
             change.put(xattr::key(ino, &name), xattr::encode(ino, &value));
         }
         staged.publish(&self.store, change)

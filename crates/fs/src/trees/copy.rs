@@ -381,9 +381,8 @@ impl Builder<'_> {
         for (name, value) in &planned.attributes {
             change.put(xattr::key(ino, name), xattr::encode(ino, value));
         }
-        let policy_override = planned.policy_override();
-        if policy_override.is_some() && record.kind == FileKind::Regular {
-            let policy = FilePolicy { policy_override, ..FilePolicy::default() };
+        let policy = planned.overrides().apply_to(FilePolicy::default());
+        if policy != FilePolicy::default() && record.kind == FileKind::Regular {
             self.file_system.store.first_policy(change, record.map, policy);
         }
     }

@@ -1,9 +1,7 @@
 //! The plan of a copy's next step: some names of a directory with all that belongs to their inodes, read without a
 //! lock.
 
-use oncefs_engine::PolicyOverride;
-
-use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::attributes::policy::Overrides;
 use crate::format::inode::{self, InodeRecord};
 use crate::format::{symlink, xattr};
 use crate::trees::snapshot::SNAPSHOT_ATTRIBUTE;
@@ -38,10 +36,11 @@ pub(super) struct Planned {
 }
 
 impl Planned {
-    /// The override of the policy among the attributes.
-    pub fn policy_override(&self) -> Option<PolicyOverride> {
-        let value = self.attributes.iter().find(|(name, _)| name == POLICY_ATTRIBUTE);
-        value.and_then(|(_, value)| policy::parse(value))
+    /// The overrides of policies among the attributes.
+    pub fn overrides(&self) -> Overrides {
+        let mut overrides = Overrides::default();
+        self.attributes.iter().for_each(|(name, value)| overrides.take_in(name, Some(value)));
+        overrides
     }
 
     /// About the bytes that its records take in a publication.

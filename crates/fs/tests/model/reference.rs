@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use oncefs_fs::{
-    AllocateMode, CopyKind, Error, FileFlags, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result, SetAttributes,
-    SetTime, Timestamp,
+    AllocateMode, COMPRESS_ATTRIBUTE, CopyKind, Error, FileFlags, FileKind, Ino, POLICY_ATTRIBUTE, RenameMode, Result,
+    SetAttributes, SetTime, Timestamp,
 };
 
 #[derive(Clone, Debug)]
@@ -124,10 +124,12 @@ impl Reference {
                 node.permissions |= libc::S_ISGID;
             }
         }
-        if let (FileKind::Regular | FileKind::Directory, Some(policy)) =
-            (node.kind, directory.xattrs.get(POLICY_ATTRIBUTE))
-        {
-            node.xattrs.insert(POLICY_ATTRIBUTE.to_vec(), policy.clone());
+        if matches!(node.kind, FileKind::Regular | FileKind::Directory) {
+            for name in [POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE] {
+                if let Some(policy) = directory.xattrs.get(name) {
+                    node.xattrs.insert(name.to_vec(), policy.clone());
+                }
+            }
         }
         Ok(())
     }
@@ -456,6 +458,27 @@ impl Reference {
         }
         self.setxattr(ino, POLICY_ATTRIBUTE, value);
         Ok(())
+    }
+
+    /// The attribute with the time of a file's compression.
+    pub fn set_compress(&mut self, ino: Ino, value: &[u8]) -> Result<()> {
+        if !matches!(self.node(ino).kind, FileKind::Regular | FileKind::Directory) {
+            return Err(Error::OperationNotPermitted);
+        }
+        if ![&b"off"[..], b"later", b"inline", b"auto"].contains(&value) {
+            return Err(Error::Invalid(""));
+        }
+        self.setxattr(ino, COMPRESS_ATTRIBUTE, value);
+        Ok(())
+    }
+
+    /// Flags, and the attribute with the time of a file's compression. None: the attribute is removed.
+    pub fn set_flags_and_compression(&mut self, ino: Ino, flags: FileFlags, value: Option<&[u8]>) -> Result<()> {
+        self.set_flags(ino, flags)?;
+        match value {
+            Some(value) => self.set_compress(ino, value),
+            None => self.removexattr(ino, COMPRESS_ATTRIBUTE).or(Ok(())),
+        }
     }
 
     pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<()> {

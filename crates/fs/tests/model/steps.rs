@@ -3,10 +3,11 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use oncefs_engine::Compress;
 use oncefs_fs::{
-    AllocateMode, Attributes, Bytes, CopyKind, Error, FileFlags, FileKind, FileSystem, Ino, POLICY_ATTRIBUTE,
-    Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress, Whence, WriteOrigin,
-    XattrMode,
+    AllocateMode, Attributes, Bytes, COMPRESS_ATTRIBUTE, CopyKind, Error, FileFlags, FileKind, FileSystem, Ino,
+    POLICY_ATTRIBUTE, Privileges, RenameMode, Result, SetAttributes, SetTime, Timestamp, TreeCopy, TreeProgress,
+    Whence, WriteOrigin, XattrMode,
 };
 
 use super::reference::{Node, Reference};
@@ -17,8 +18,17 @@ const FILE_BYTES_MAX: u64 = 200_000;
 const NODES_MAX: usize = 120;
 const NAMES: [&[u8]; 12] =
     [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"\xff\xfe", b"with space", b"-", b".hidden"];
-const XATTRS: [&[u8]; 6] =
-    [b"user.one", b"user.two", b"trusted.three", b"security.four", POLICY_ATTRIBUTE, POLICY_ATTRIBUTE];
+const XATTRS: [&[u8]; 8] = [
+    b"user.one",
+    b"user.two",
+    b"trusted.three",
+    b"security.four",
+    POLICY_ATTRIBUTE,
+    POLICY_ATTRIBUTE,
+    COMPRESS_ATTRIBUTE,
+    COMPRESS_ATTRIBUTE,
+];
+const COMPRESS: [&[u8]; 4] = [b"off", b"later", b"inline", b"on"];
 const POLICIES: [&[u8]; 10] = [
     b"off",
     b"inline",
@@ -325,6 +335,13 @@ impl<'a> Run<'a> {
         let ino = self.any_node();
         let flags = self.random.pick(&[FileFlags::default(), FileFlags::NO_DUMP, FileFlags::NO_ATIME]);
         self.note(format!("{flags:?} of {}", ino.0));
+        if self.random.one_in(3) {
+            let compress = self.random.pick(&[None, Some(Compress::Off), Some(Compress::Inline)]);
+            let value = compress.map(|compress| compress.word().as_bytes());
+            let model = self.reference.set_flags_and_compression(ino, flags, value);
+            self.agree(self.fs().set_flags_and_compression(ino, flags, compress), model);
+            return;
+        }
         let model = self.reference.set_flags(ino, flags);
         self.agree(self.fs().set_flags(ino, flags), model);
     }
@@ -339,6 +356,10 @@ impl<'a> Run<'a> {
         } else if name == POLICY_ATTRIBUTE {
             let value = self.random.pick(&POLICIES);
             let model = self.reference.set_policy(ino, value);
+            self.agree(self.fs().setxattr(ino, name, value, XattrMode::Any, true), model);
+        } else if name == COMPRESS_ATTRIBUTE {
+            let value = self.random.pick(&COMPRESS);
+            let model = self.reference.set_compress(ino, value);
             self.agree(self.fs().setxattr(ino, name, value, XattrMode::Any, true), model);
         } else {
             self.reference.setxattr(ino, name, &value);

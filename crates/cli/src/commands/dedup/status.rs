@@ -30,6 +30,9 @@ pub fn render(status: &DedupStatus) -> String {
     let (share, limit) = (status.inline_percent, status.inline_percent_max);
     line("in-line", format!("{share:.0} % of the requests are looked up, at most {limit:.0} %"));
     line("yield time", yield_time(status));
+    if !matches!(status.compression.as_str(), "" | "off") {
+        line("compression", status.compression.clone());
+    }
     line("power", power(&status.power).to_owned());
     let left_alone = unknown_blocks::lines(&status.unknown, &status.passed_over);
     table.plain() + &left_alone.iter().map(|line| format!("{line}\n")).collect::<String>()
@@ -112,6 +115,7 @@ mod tests {
             doing: "working".into(),
             now: true,
             power: "mains".into(),
+            compression: "by the worker".into(),
             ..DedupStatus::default()
         };
         let text = render(&status);
@@ -122,6 +126,7 @@ mod tests {
             "1 min 15 s",
             "30 % of the requests are looked up, at most 57 %",
             "AC power",
+            "by the worker",
             "complete",
             "22:00-06:00, next window in 3 h 1 min",
             "2.5 ms on average, at most 4 ms, for 2 requests during the work",

@@ -21,7 +21,20 @@ const LOG_LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"]
 
 const TRANSPORTS: [&str; 3] = ["auto", "rings", "classic"];
 
-const POLICIES: [&str; 7] = ["off", "inline", "later", "selective", "none", "run=", "slowdown="];
+const POLICIES: [&str; 12] = [
+    "off",
+    "inline",
+    "later",
+    "selective",
+    "none",
+    "run=",
+    "slowdown=",
+    "compress=off",
+    "compress=later",
+    "compress=inline",
+    "compress=auto",
+    "compress=none",
+];
 
 /// Writes the completions for each shell.
 pub fn write(dir: &Path, oncefs: &Command) -> io::Result<()> {

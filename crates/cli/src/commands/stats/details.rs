@@ -11,6 +11,7 @@ pub fn text(snapshot: &Snapshot) -> String {
     let report = &snapshot.report;
     let parts = [
         space(report),
+        compression(snapshot),
         dedup(report),
         ranks(report),
         stages(report),
@@ -41,6 +42,14 @@ fn space(report: &Report) -> String {
         }
     }
     table.plain()
+}
+
+/// When blocks are compressed, unless they are not.
+fn compression(snapshot: &Snapshot) -> String {
+    match snapshot.worker.compression.as_str() {
+        "" | "off" => String::new(),
+        when => format!("compression {when}\n"),
+    }
 }
 
 /// The counters that `dedup` shows.

@@ -176,7 +176,6 @@ fn share(percent: u64) -> f64 {
 const INLINE: [Inline; 3] = [Inline::Off, Inline::All, Inline::Adaptive];
 const RANKS: [Ranks; 3] = [Ranks::Off, Ranks::On, Ranks::Paper];
 const FINGERPRINTS: [FingerprintMode; 3] = [FingerprintMode::Eager, FingerprintMode::Lazy, FingerprintMode::Auto];
-const COMPRESS: [Compress; 2] = [Compress::Off, Compress::Later];
 const EVICTIONS: [Eviction; 3] = [Eviction::Groups, Eviction::ColdOfGroups, Eviction::Singles];
 const VERIFY: [Verify; 3] = [Verify::Off, Verify::Read, Verify::Share];
 const MODES: [Mode; 3] = [Mode::Off, Mode::WhenIdle, Mode::Always];
@@ -286,11 +285,12 @@ pub static SETTINGS: &[Setting] = &[
     ),
     setting(
         "compress",
-        Range::Choice(&["off", "later"]),
+        Range::Choice(&["off", "later", "inline", "auto"]),
         false,
-        |s| place(&COMPRESS, &s.compress),
-        |s, n| s.compress = COMPRESS[n as usize],
-        "experimental: when to compress blocks: never, or by the worker; earlier versions cannot open the volume any more",
+        |s| place(&Compress::ALL, &s.compress),
+        |s, n| s.compress = Compress::ALL[n as usize],
+        "experimental: when to compress blocks: never, by the worker, as they are written, or as the device needs it; earlier \
+         versions cannot open the volume any more",
     ),
     Setting {
         name: "compress_method",

@@ -1,8 +1,8 @@
 //! The second part of an audit: inodes with all records that belong to them, in the order of their numbers.
 
-use oncefs_engine::{FilePolicy, PolicyOverride, QueuePlace, Sorted};
+use oncefs_engine::{FilePolicy, QueuePlace, Sorted};
 
-use crate::attributes::policy::{self, POLICY_ATTRIBUTE};
+use crate::attributes::policy::{COMPRESS_ATTRIBUTE, Overrides, POLICY_ATTRIBUTE};
 use crate::format::inode::InodeRecord;
 use crate::format::{orphan, symlink, xattr};
 use crate::fsck::audit::maps::number_of;
@@ -30,7 +30,7 @@ struct Seen {
     entries: u64,
     subdirectories: u64,
     xattrs: u64,
-    policy_override: Option<PolicyOverride>,
+    overrides: Overrides,
     target_bytes: Option<u64>,
     orphan: bool,
     places: u64,
@@ -119,8 +119,10 @@ impl Audit<'_> {
                 Err(error) => damaged(key, error),
                 Ok(value) => {
                     seen.xattrs += 1;
-                    let is_policy = key == xattr::key(ino, POLICY_ATTRIBUTE);
-                    seen.policy_override = if is_policy { policy::parse(&value) } else { seen.policy_override };
+                    let names = [POLICY_ATTRIBUTE, COMPRESS_ATTRIBUTE];
+                    if let Some(name) = names.into_iter().find(|name| key == xattr::key(ino, name)) {
+                        seen.overrides.take_in(name, Some(&value));
+                    }
                 }
             }
         }
@@ -163,7 +165,7 @@ impl Audit<'_> {
         }
         if is_regular && record.map.0 != 0 {
             let (rank, is_update_heavy) = (record.usage.rank(), record.usage.is_update_heavy());
-            let policy = FilePolicy { policy_override: seen.policy_override, rank, is_update_heavy };
+            let policy = seen.overrides.apply_to(FilePolicy { rank, is_update_heavy, ..FilePolicy::default() });
             self.owners_count += 1;
             self.owners.push([record.map.0, ino.0, record.blocks, number_of(&policy)])?;
         }

@@ -1,7 +1,7 @@
 //! The third part of an audit: files, their maps and the policies of these, in the order of maps.
 
 use oncefs_engine::format::{file_policy, keys};
-use oncefs_engine::{BLOCK_BYTES, Blocks, FilePolicy, MapId, PolicyOverride, Sorted};
+use oncefs_engine::{BLOCK_BYTES, Blocks, Compress, FilePolicy, MapId, PolicyOverride, Sorted};
 
 use crate::format::inode::{self, InodeRecord};
 use crate::fsck::audit::records::Records;
@@ -40,7 +40,14 @@ pub fn number_of(policy: &FilePolicy) -> u64 {
         Some(PolicyOverride::Slowdown(None)) => SLOWDOWN - 1,
         Some(PolicyOverride::Slowdown(Some(slowdown))) => SLOWDOWN + u64::from(slowdown.0),
     };
-    policy_override << 8 | u64::from(policy.rank.number()) << 1 | u64::from(policy.is_update_heavy)
+    let compress = match policy.compress {
+        None => 0,
+        Some(Compress::Off) => 1,
+        Some(Compress::Later) => 2,
+        Some(Compress::Inline) => 3,
+        Some(Compress::Auto) => 4,
+    };
+    policy_override << 16 | compress << 8 | u64::from(policy.rank.number()) << 1 | u64::from(policy.is_update_heavy)
 }
 
 impl Audit<'_> {

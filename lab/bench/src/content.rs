@@ -1,4 +1,5 @@
-//! Makes the blocks to write: incompressible, unique across runs, with a chosen share of duplicates.
+//! Makes the blocks to write: unique across runs, with a chosen share of duplicates, and incompressible unless a part of
+//! them is chosen to be.
 //!
 //! A block's content is the expansion of a 128-bit id (the run's seed and a number), so a duplicate is a
 //! repeated number and nothing else repeats. Duplicates are scattered: each repeats an earlier unique block
@@ -13,6 +14,10 @@ pub use oncefs_toolbox::Random;
 
 /// Least distance in blocks between a duplicate and the block it repeats (4 MiB).
 pub const DUPLICATE_DISTANCE_MIN: usize = 1024;
+/// Bytes that are made at a time.
+const WORD_BYTES: usize = 8;
+/// How many bytes are repeated where a block shrinks.
+const REPEATED_BYTES: usize = 64;
 
 /// TPC-C's NURand over `0..count` as DEDISbench uses it: hot spots whose place is drawn once.
 pub fn nurand(random: &mut Random, count: usize, draws: usize) -> Vec<usize> {
@@ -27,7 +32,7 @@ pub fn nurand(random: &mut Random, count: usize, draws: usize) -> Vec<usize> {
 pub fn expand(seed: u64, number: u64, block: &mut [u8]) {
     let mut state = finish(seed ^ mix(number));
     let step = finish(state ^ number.rotate_left(32)) | 1;
-    for word in block.chunks_exact_mut(8) {
+    for word in block.chunks_exact_mut(WORD_BYTES) {
         state = state.wrapping_add(step);
         word.copy_from_slice(&finish(state).to_le_bytes());
     }
@@ -38,6 +43,8 @@ pub struct Content {
     seed: u64,
     numbers: Vec<u32>,
     blocks_unique: usize,
+    /// The bytes of a block that do not shrink.
+    random_bytes: usize,
     expanded: Option<AlignedBuffer>,
 }
 
@@ -47,9 +54,22 @@ impl Content {
     /// Expanded beforehand if that takes at most `memory_max` bytes. Otherwise each block is expanded on demand,
     /// inside the timed region and equally for every file system.
     pub fn new(seed: u64, blocks: usize, duplicate_percent: usize, memory_max: u64) -> Result<Content> {
+        Ok(Self::planned(seed, blocks, duplicate_percent)?.expanded_within(memory_max))
+    }
+
+    /// The same, each block expanded on demand.
+    pub fn planned(seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
         let numbers = plan(blocks, duplicate_percent, &mut Random::new(seed))?;
         let blocks_unique = blocks - blocks * duplicate_percent / 100;
-        Ok(Content { seed, numbers, blocks_unique, expanded: None }.expanded_within(memory_max))
+        Ok(Content { seed, numbers, blocks_unique, random_bytes: BLOCK_BYTES, expanded: None })
+    }
+
+    /// The same blocks, of which all but so many percent repeat the block's first bytes, so that any compression shrinks
+    /// them to about that. Not for contents that were expanded beforehand.
+    pub fn shrinking_to(self, percent: usize) -> Content {
+        assert!(self.expanded.is_none(), "content changes before it is expanded");
+        let words = BLOCK_BYTES * percent / 100 / WORD_BYTES;
+        Content { random_bytes: (words * WORD_BYTES).clamp(REPEATED_BYTES, BLOCK_BYTES), ..self }
     }
 
     /// `blocks` blocks of which `duplicate_percent` repeat a block of a content of the same seed that has `source_blocks`,
@@ -66,7 +86,7 @@ impl Content {
         });
         let numbers: Vec<u32> = numbers.collect();
         let blocks_unique = blocks - blocks * duplicate_percent / 100;
-        Content { seed, numbers, blocks_unique, expanded: None }
+        Content { seed, numbers, blocks_unique, random_bytes: BLOCK_BYTES, expanded: None }
     }
 
     /// The same, expanded beforehand if that takes at most so many bytes.
@@ -74,7 +94,7 @@ impl Content {
         if self.bytes() <= memory_max {
             let mut buffer = AlignedBuffer::new(self.numbers.len() * BLOCK_BYTES);
             for (number, block) in self.numbers.iter().zip(buffer.bytes_mut().chunks_exact_mut(BLOCK_BYTES)) {
-                expand(self.seed, u64::from(*number), block);
+                self.fill(*number, block);
             }
             self.expanded = Some(buffer);
         }
@@ -91,7 +111,7 @@ impl Content {
         let mut distinct = numbers.clone();
         distinct.sort_unstable();
         distinct.dedup();
-        Content { seed, blocks_unique: distinct.len(), numbers, expanded: None }
+        Content { seed, blocks_unique: distinct.len(), numbers, random_bytes: BLOCK_BYTES, expanded: None }
     }
 
     /// The number of the block at `index`: equal numbers, equal blocks.
@@ -120,10 +140,16 @@ impl Content {
             Some(buffer) => &buffer.bytes()[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES],
             None => {
                 let block = &mut scratch.bytes_mut()[..BLOCK_BYTES];
-                expand(self.seed, u64::from(self.numbers[index]), block);
+                self.fill(self.numbers[index], block);
                 block
             }
         }
+    }
+
+    fn fill(&self, number: u32, block: &mut [u8]) {
+        let (random, repeated) = block.split_at_mut(self.random_bytes);
+        expand(self.seed, u64::from(number), random);
+        repeated.chunks_mut(REPEATED_BYTES).for_each(|part| part.copy_from_slice(&random[..part.len()]));
     }
 }
 
@@ -236,6 +262,17 @@ mod tests {
         assert_eq!(block(1, 5), block(1, 5));
         assert_ne!(block(1, 5), block(2, 5));
         assert_ne!(block(1, 5), block(1, 6));
+    }
+
+    #[test]
+    fn the_asked_part_of_a_block_is_random_and_the_rest_repeats() {
+        let whole = Content::planned(9, 10, 0).unwrap();
+        let part = Content::planned(9, 10, 0).unwrap().shrinking_to(40);
+        let (mut one, mut other) = (AlignedBuffer::new(BLOCK_BYTES), AlignedBuffer::new(BLOCK_BYTES));
+        let (whole, part) = (whole.block(3, &mut one), part.block(3, &mut other));
+        let random = BLOCK_BYTES * 40 / 100 / WORD_BYTES * WORD_BYTES;
+        assert_eq!(whole[..random], part[..random]);
+        assert!(part[random..].chunks(REPEATED_BYTES).all(|repeated| *repeated == part[..repeated.len()]));
     }
 
     #[test]

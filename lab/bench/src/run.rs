@@ -142,8 +142,12 @@ fn head(args: &RunArgs, bench: &Bench, volume: &Volume, seed: u64) -> Vec<String
             }
         ),
         format!(
-            "4 KiB operations by one thread, incompressible content, seed {seed}, {} repetitions, sides alternating; \
-             new file system for each; every file read back and compared",
+            "4 KiB operations by one thread, {}, seed {seed}, {} repetitions, sides alternating; new file system for \
+             each; every file read back and compared",
+            match volume.shrinks_to_percent {
+                100 => "incompressible content".to_owned(),
+                percent => format!("content that shrinks to {percent} %"),
+            },
             args.repetitions().len()
         ),
         format!(

@@ -36,7 +36,10 @@ impl Source {
             }
             Source::OtherFile => {
                 let written = Content::repeating(seed, blocks, blocks, duplicate_percent);
-                [volume.content(seed, blocks, 0)?, written.expanded_within(volume.memory_max)]
+                [
+                    volume.content(seed, blocks, 0)?,
+                    written.shrinking_to(volume.shrinks_to_percent).expanded_within(volume.memory_max),
+                ]
             }
         })
     }

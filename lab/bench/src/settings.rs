@@ -40,6 +40,10 @@ pub struct RunArgs {
     /// Percentages of duplicate blocks in sequential and random writes
     #[arg(long, value_delimiter = ',', default_value = "0,25,75", value_parser = clap::value_parser!(u8).range(0..=90))]
     duplicates: Vec<u8>,
+    /// To how many percent blocks shrink when they are compressed, except those of trees, of several threads and of
+    /// DEDISbench's load, which do not shrink
+    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u8).range(2..=100))]
+    shrinks_to: u8,
     /// Size of the files written and read [default: 512M]
     #[arg(long, value_parser = oncefs_toolbox::sizes::parse)]
     file_size: Option<u64>,
@@ -220,6 +224,7 @@ impl RunArgs {
             synced_writes: self.synced_writes.unwrap_or(self.preset(200, 2000, 5000)).max(1),
             random_reads: self.random_reads.unwrap_or(self.preset(1000, 10_000, 20_000)).max(1),
             tree_files: self.tree_files.unwrap_or(self.preset(500, 8000, 8000)).max(1),
+            shrinks_to_percent: self.shrinks_to.into(),
             // Two contents may be prepared at once; the rest is for the page cache.
             memory_max: machine::memory_available_bytes()? / 4,
         })

@@ -20,6 +20,8 @@ pub struct Volume {
     pub random_reads: usize,
     /// Small files.
     pub tree_files: usize,
+    /// To how many percent blocks shrink when they are compressed.
+    pub shrinks_to_percent: usize,
     /// Content is prepared in memory up to this many bytes.
     pub memory_max: u64,
 }
@@ -37,7 +39,8 @@ impl Volume {
 
     /// Contents of this seed, within the memory for them.
     pub fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
-        Content::new(seed, blocks, duplicate_percent, self.memory_max)
+        let content = Content::planned(seed, blocks, duplicate_percent)?;
+        Ok(content.shrinking_to(self.shrinks_to_percent).expanded_within(self.memory_max))
     }
 }
 

@@ -98,6 +98,7 @@ impl DisksArgs {
             synced_writes: self.synced_writes,
             random_reads: self.random_reads,
             tree_files: self.tree_files,
+            shrinks_to_percent: 100,
             memory_max: machine::memory_available_bytes()? / 4,
         })
     }

@@ -47,7 +47,15 @@ impl WriteArgs {
         // A file and its source are prepared before the clock starts if there is room.
         let memory_max = machine::memory_available_bytes()? / 4;
         let file_bytes = self.file_bytes;
-        Ok(Volume { file_bytes, random_bytes: 0, synced_writes: 0, random_reads: 0, tree_files: 0, memory_max })
+        Ok(Volume {
+            file_bytes,
+            random_bytes: 0,
+            synced_writes: 0,
+            random_reads: 0,
+            tree_files: 0,
+            shrinks_to_percent: 100,
+            memory_max,
+        })
     }
 }
 

@@ -61,7 +61,15 @@ fn table(volumes: &[Volume]) -> String {
         let mount = volume.mount.as_deref().map_or_else(|| "-".to_owned(), |dir| shown(dir).to_string());
         let text = |at: usize| sizes(volume).map_or_else(|| "-".to_owned(), |sizes| Size(sizes[at]).to_string());
         let [held, stored, free] = [0, 1, 2].map(text);
-        table.row(vec![shown(&volume.volume).to_string(), mount, volume.state.name().to_owned(), held, stored, free]);
+        let disk = volume.disk.as_ref().map_or_else(String::new, |disk| format!(" disk={disk}"));
+        table.row(vec![
+            format!("{}{disk}", shown(&volume.volume)),
+            mount,
+            volume.state.name().to_owned(),
+            held,
+            stored,
+            free,
+        ]);
     }
     table.plain()
 }
@@ -71,6 +79,7 @@ fn as_json(volume: &Volume) -> Value {
     json!({
         "volume": path(&volume.volume),
         "mount": volume.mount.as_deref().map(path),
+        "disk": volume.disk,
         "state": volume.state.name(),
         "in_fstab": volume.in_fstab,
         "held_bytes": held,

@@ -103,6 +103,7 @@ impl<'a> Answer<'a> {
         json!({
             "volume": path(&self.volume.volume),
             "mount": self.volume.mount.as_deref().map(path),
+            "disk": self.volume.disk,
             "state": self.volume.state.name(),
             "is_well": self.findings.as_ref().ok().map(Vec::is_empty),
             "findings": found,

@@ -262,7 +262,7 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
         tell!("oncefs: the volume {} is still mounted on {}", shown(&mount.source), shown(&other.dir));
         return commit(mount);
     }
-    match expected.wait(NOTICE_PATIENCE) {
+    match await_exit(mount, expected) {
         Exit::Clean => {
             if verbose {
                 say!("{} unmounted: everything is durable", shown(&mount.dir));
@@ -280,6 +280,26 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
             commit(mount)
         }
     }
+}
+
+/// Waits for the daemon's end. A daemon that the kernel has told of the unmount may be busy: it is waited for.
+fn await_exit(mount: &Mount, mut expected: ExpectedExit) -> Exit {
+    let mut has_told = false;
+    while !expected.notices(NOTICE_PATIENCE) && is_connected(mount) == Some(false) {
+        if !has_told {
+            tell!("oncefs: waiting for the daemon of {}, which is busy", shown(&mount.source));
+        }
+        has_told = true;
+    }
+    expected.wait(Duration::ZERO)
+}
+
+/// Whether the kernel still has a connection to the daemon of a mount, because it is mounted elsewhere. None: the
+/// kernel does not show its connections.
+fn is_connected(mount: &Mount) -> Option<bool> {
+    let number = mount.device.strip_prefix("0:")?;
+    let control = mount_table::all().ok()?.into_iter().find(|mount| mount.kind == "fusectl")?;
+    Some(control.dir.join(number).exists())
 }
 
 /// A bind mount of the same file system.

@@ -172,6 +172,11 @@ pub struct ExpectedExit {
 }
 
 impl ExpectedExit {
+    /// Whether the daemon notices the unmount within `patience`, or has ended.
+    pub fn notices(&mut self, patience: Duration) -> bool {
+        self.replies.wait(patience)
+    }
+
     /// Waits until the process is gone, and with it its lock on the volume. Gives up only if the daemon does not notice
     /// the unmount within `patience`. Closing may take any time after that.
     pub fn wait(mut self, patience: Duration) -> Exit {

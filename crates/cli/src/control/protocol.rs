@@ -89,6 +89,12 @@ pub enum Request {
         /// The first block of the portion.
         lbn: u64,
     },
+    /// The first portions of some files, as `Explain` gives them: of as many from the first on as an answer may have,
+    /// and of one at least. None for a file that cannot be read.
+    ExplainFiles {
+        /// The files.
+        inodes: Vec<u64>,
+    },
     /// The blocks of a portion of a file, compared with an older file: the engine's `Compared`.
     Compare {
         /// The file.

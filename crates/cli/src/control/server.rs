@@ -348,6 +348,7 @@ mod tests {
             Request::ScrubStatus,
             Request::Damage { places_max: 7 },
             Request::Explain { inode: 5, lbn: 1 << 40 },
+            Request::ExplainFiles { inodes: vec![5, u64::MAX] },
             Request::Compare { inode: 5, older: Some(7), lbn: 1 << 40 },
             Request::Compare { inode: 5, older: None, lbn: 0 },
             Request::Referrers { blocks: vec![(7, 2), (u64::MAX, 1)], from: MapCursor { map: 1, leaf: 2 } },

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use oncefs_engine::{Blocks, DedupCommand, DefragOptions, Error, Lbn, MapId, OpenOptions, Report, Store, Tag};
+use oncefs_engine::{
+    Blocks, DedupCommand, DefragOptions, Error, Explained, Lbn, MapId, OpenOptions, Report, Store, Tag,
+};
 use oncefs_fs::{AtimePolicy, Caller, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
 use oncefs_fuse::{KernelCache, MountFlags, Patience, RoomGauge, ShutdownMode};
 use oncefs_stream::ASKED_MAX;
@@ -33,6 +35,9 @@ const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Files open for writing in one answer.
 const OPEN_MAX: usize = 10_000;
+
+/// After so many runs no further file is in the answer about several. One file has at most as many.
+const EXPLAINED_RUNS_MAX: usize = 8192;
 
 /// Commands are root's.
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
@@ -223,6 +228,20 @@ impl OpenVolume {
         answers::OpenForWriting { inodes: open.into_iter().filter_map(generation).collect(), next }
     }
 
+    /// The first portions of files, as many as an answer may have.
+    fn explain_files(&self, inodes: &[u64], client: &Client) -> Vec<Option<Explained>> {
+        let (mut explained, mut runs) = (Vec::new(), 0);
+        for inode in inodes {
+            if runs > EXPLAINED_RUNS_MAX || client.is_gone() {
+                break;
+            }
+            let found = self.file_system.explain(Ino(*inode), Lbn(0)).ok();
+            runs += found.as_ref().map_or(0, |found| found.runs.len());
+            explained.push(found);
+        }
+        explained
+    }
+
     /// The names of files by map, as many as an answer may have.
     fn names(&self, maps: &[u64], client: &Client) -> Result<Value, String> {
         let maps = maps.iter().copied().map(MapId).collect();
@@ -256,6 +275,7 @@ impl Handler for OpenVolume {
             Request::ScrubStatus => Ok(json!(store.scrub_status())),
             Request::Damage { places_max } => self.damage(*places_max, client),
             Request::Explain { inode, lbn } => to_json(self.file_system.explain(Ino(*inode), Lbn(*lbn))),
+            Request::ExplainFiles { inodes } => Ok(json!(self.explain_files(inodes, client))),
             Request::Compare { inode, older, lbn } => {
                 to_json(self.file_system.compare(Ino(*inode), older.map(Ino), Lbn(*lbn)))
             }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use super::loop_devices::{Access, backing_file, shows};
+use super::loop_devices::{Access, all_devices, shown_disk};
 use crate::mounting::mount_table::Mount;
 
 /// A device answers within this time, or its daemon hangs and is not dead.
@@ -44,19 +44,12 @@ pub fn devices(mounts: &[Mount], dead: &[Mount]) -> io::Result<Vec<LoopOfDisk>> 
 }
 
 fn all() -> io::Result<Vec<LoopOfDisk>> {
-    let mut devices: Vec<PathBuf> = fs::read_dir("/sys/block")?
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.starts_with("loop"))
-        .map(|name| Path::new("/dev").join(name))
-        .filter(|device| shows(device))
-        .collect();
-    devices.sort();
-    Ok(devices.into_iter().filter_map(look).collect())
+    Ok(all_devices()?.into_iter().filter_map(|(device, _)| look(device)).collect())
 }
 
 /// None: it has just ended.
 fn look(device: PathBuf) -> Option<LoopOfDisk> {
-    let (disk, volume_dir) = parts(&backing_file(&device)?)?;
+    let (disk, volume_dir) = parts(&shown_disk(&device)?)?;
     let name = device.file_name()?.to_str()?;
     let number = fs::read_to_string(format!("/sys/block/{name}/dev")).ok()?.trim().to_owned();
     let is_read_only = fs::read_to_string(format!("/sys/block/{name}/ro")).ok()?.trim() == "1";

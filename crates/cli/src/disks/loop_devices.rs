@@ -109,23 +109,33 @@ const FOLDER: &str = ".oncefs/disks";
 
 /// Whether a device is a loop device over a disk of a volume.
 pub fn shows(device: &Path) -> bool {
-    let path = device.starts_with("/dev").then(|| backing_file(device)).flatten();
-    path.is_some_and(|path| path.parent().is_some_and(|folder| folder.ends_with(FOLDER)))
+    shown_disk(device).is_some()
+}
+
+/// The path of the disk of a volume that a device shows.
+pub fn shown_disk(device: &Path) -> Option<PathBuf> {
+    let path = device.starts_with("/dev").then(|| backing_file(device)).flatten()?;
+    path.parent()?.ends_with(FOLDER).then_some(path)
+}
+
+/// All loop devices over disks of volumes, in the order of their names, each with the path of its disk.
+pub fn all_devices() -> io::Result<Vec<(PathBuf, PathBuf)>> {
+    let names = fs::read_dir("/sys/block")?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let devices = names.filter(|name| name.starts_with("loop")).map(|name| Path::new("/dev").join(name));
+    let mut found: Vec<_> = devices.filter_map(|device| Some((shown_disk(&device)?, device))).collect();
+    found.sort_by(|(_, one), (_, other)| one.cmp(other));
+    Ok(found.into_iter().map(|(disk, device)| (device, disk)).collect())
 }
 
 /// The devices over disks of the mount at `dir`, each with the disk's name.
 pub fn devices_of(dir: &Path) -> Vec<(PathBuf, OsString)> {
     let folder = dir.join(FOLDER);
-    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let found = devices.map(|device| Path::new("/dev").join(device.file_name())).filter_map(|device| {
-        let name = backing_file(&device)?.strip_prefix(&folder).ok()?.as_os_str().to_owned();
-        Some((device, name))
-    });
-    found.collect()
+    let all = all_devices().unwrap_or_default().into_iter();
+    all.filter_map(|(device, disk)| Some((device, disk.strip_prefix(&folder).ok()?.as_os_str().to_owned()))).collect()
 }
 
 /// The file behind a loop device.
-pub fn backing_file(device: &Path) -> Option<PathBuf> {
+fn backing_file(device: &Path) -> Option<PathBuf> {
     let mut path = fs::read(Path::new("/sys/block").join(device.file_name()?).join("loop/backing_file")).ok()?;
     if path.last() == Some(&b'\n') {
         path.pop();

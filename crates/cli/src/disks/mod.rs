@@ -14,7 +14,7 @@ pub mod standstill;
 
 pub use file_system_size::{Content, content};
 pub use folder::{Disk, Folder};
-pub use loop_devices::{Access, Front, LoopDevices, devices_of, lock, mounted_at, shows};
+pub use loop_devices::{Access, Front, LoopDevices, devices_of, lock, mounted_at, shown_disk, shows};
 pub use name::{DiskName, DiskOrSnapshot};
 
 /// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.

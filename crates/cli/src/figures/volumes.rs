@@ -11,6 +11,7 @@ use super::of_mount::Snapshot;
 use crate::control::client::Connection;
 use crate::control::in_use;
 use crate::control::target::Daemon;
+use crate::disks::shown_disk;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
 use crate::mounting::{fstab, mount_table::resolve};
@@ -29,6 +30,8 @@ pub struct Where {
 pub enum State {
     /// Mounted, with the figures of its daemon.
     Mounted(Box<Snapshot>),
+    /// A disk of it is mounted. The volume has its own line.
+    DiskMounted,
     /// Mounted, and its daemon is gone.
     Dead,
     /// Mounted, and its daemon does not answer.
@@ -48,7 +51,7 @@ impl State {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Mounted(snapshot) if snapshot.read_only || snapshot.read_only_because.is_some() => "read-only",
-            Self::Mounted(_) => "mounted",
+            Self::Mounted(_) | Self::DiskMounted => "mounted",
             Self::Dead => "dead",
             Self::Hangs(_) => "hangs",
             Self::Elsewhere => "in use",
@@ -66,6 +69,8 @@ pub struct Volume {
     pub volume: PathBuf,
     /// Where it is mounted, or where fstab wants it.
     pub mount: Option<PathBuf>,
+    /// The disk of it that fstab wants there.
+    pub disk: Option<String>,
     /// Whether it should be mounted: a command names it, or fstab names it without `noauto`.
     pub is_wanted: bool,
     /// Whether fstab names it.
@@ -85,12 +90,16 @@ impl Volume {
                 one(Cause::Dead, format!("its daemon has died: {}", mount_table::way_back(&self.volume, self.place())))
             }
             State::Hangs(why) => one(Cause::Hangs, format!("its daemon does not answer: {why}")),
+            State::NotMounted if self.is_wanted && self.disk.is_some() => {
+                let (disk, dir) = (self.disk.as_deref().unwrap_or_default(), shown(self.place()));
+                one(Cause::NotMounted, format!("the disk {disk} of {volume} is not mounted: mount {dir}"))
+            }
             State::NotMounted if self.is_wanted => {
                 let dir = self.mount.as_deref().map_or_else(|| "DIR".to_owned(), |dir| shown(dir).to_string());
                 one(Cause::NotMounted, format!("not mounted: oncefs mount {volume} {dir}"))
             }
             State::Missing if self.is_wanted => one(Cause::NotMounted, format!("there is no volume {volume}")),
-            State::NotMounted | State::Missing => Ok(Vec::new()),
+            State::NotMounted | State::Missing | State::DiskMounted => Ok(Vec::new()),
             State::Elsewhere => Err(in_use::detached(&self.volume)
                 .unwrap_or_else(|| "it is in use, and not mounted where this command sees it".to_owned())),
             State::Unknown(why) => Err(why.clone()),
@@ -103,7 +112,7 @@ impl Volume {
     }
 }
 
-/// All volumes: first the mounts, in the order in which they were made, then the other volumes in fstab.
+/// All volumes: first the mounts, in the order in which they were made, then the other volumes and the disks in fstab.
 pub fn all(places: &Where) -> Outcome<Vec<Volume>> {
     let file = shown(&places.fstab);
     let entries = fstab::read(&places.fstab).or_fail_doing(exit::USAGE, format!("cannot read {file}"))?;
@@ -113,13 +122,32 @@ pub fn all(places: &Where) -> Outcome<Vec<Volume>> {
     volumes.retain(|volume| !matches!(volume.state, State::NotMounted));
     for entry in &entries {
         let volume = real(&entry.volume);
-        if !volumes.iter().any(|other| other.volume == volume) {
-            let state = unmounted(&volume);
-            let (mount, is_wanted) = (Some(entry.dir.clone()), !entry.has("noauto"));
-            volumes.push(Volume { volume, mount, is_wanted, in_fstab: true, state });
-        }
+        let disk = entry.disk().map(str::to_owned);
+        let state = match &disk {
+            Some(disk) => of_disk(&volume, disk, &entry.dir),
+            None if volumes.iter().any(|other| other.volume == volume) => continue,
+            None => unmounted(&volume),
+        };
+        let (mount, is_wanted) = (Some(entry.dir.clone()), !entry.has("noauto"));
+        volumes.push(Volume { volume, mount, disk, is_wanted, in_fstab: true, state });
     }
     Ok(volumes)
+}
+
+/// The state of a disk that fstab wants mounted on `dir`.
+fn of_disk(volume: &Path, disk: &str, dir: &Path) -> State {
+    let mounted = match mount_table::at(dir) {
+        Ok(mounted) => mounted,
+        // There is no such directory.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return State::Unknown(e.to_string()),
+    };
+    let shown = mounted.and_then(|mount| shown_disk(&mount.source));
+    match shown.is_some_and(|path| path.file_name().is_some_and(|name| name == disk)) {
+        true => State::DiskMounted,
+        false if !volume.exists() => State::Missing,
+        false => State::NotMounted,
+    }
 }
 
 /// The volume of a path: the path lies in its mount, or is its directory.
@@ -138,7 +166,7 @@ pub fn of(path: &Path) -> Outcome<Volume> {
         return Ok(mounted(&mount, false));
     }
     let state = unmounted(&real);
-    Ok(Volume { volume: real, mount: None, is_wanted: true, in_fstab: false, state })
+    Ok(Volume { volume: real, mount: None, disk: None, is_wanted: true, in_fstab: false, state })
 }
 
 /// Asks all daemons at the same time, so that one that hangs does not delay the others.
@@ -156,7 +184,7 @@ fn real(path: &Path) -> PathBuf {
 
 fn mounted(mount: &Mount, in_fstab: bool) -> Volume {
     let (volume, dir) = (mount.source.clone(), Some(mount.dir.clone()));
-    Volume { volume, mount: dir, is_wanted: true, in_fstab, state: state_of(mount) }
+    Volume { volume, mount: dir, disk: None, is_wanted: true, in_fstab, state: state_of(mount) }
 }
 
 /// Finds the state of a mount. Sends requests to the mount itself only if necessary: a daemon that hangs never answers

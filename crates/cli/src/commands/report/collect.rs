@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use oncefs_engine::{BLOCK_BYTES, Explained, What};
 
@@ -14,7 +14,7 @@ use super::sharing::{LongestRuns, Most, SharingFile};
 use crate::control::answers::About;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, exit};
 use crate::files::in_mount::InMount;
 use crate::files::walk::{Step, walk};
 use crate::names::shown;
@@ -22,6 +22,9 @@ use crate::progress::{self, Progress};
 
 /// Most bytes after the last dot of a name that count as its type.
 const EXTENSION_BYTES_MAX: usize = 16;
+
+/// Files that the daemon is asked about at a time.
+const FILES_ASKED: usize = 256;
 
 /// Everything collected about the files.
 #[derive(Debug, Default)]
@@ -38,6 +41,8 @@ pub struct Collected {
     pub refused: u64,
     /// Files with several names.
     pub linked: Linked,
+    /// Files that the daemon is still to be asked about: their paths below the root, and their inodes.
+    waiting: Vec<(PathBuf, u64)>,
 }
 
 /// The daemon's figures of one file.
@@ -66,17 +71,43 @@ impl Collected {
             Step::Found(..) => {}
             Step::Refused(_) => collected.refused += 1,
         });
-        failed.map_or(Ok(collected), Err)
+        failed.map_or(Ok(()), Err)?;
+        collected.ask_waiting(daemon)?;
+        Ok(collected)
     }
 
     fn take(&mut self, daemon: &Daemon, path: &Path, about: &Metadata) -> Outcome {
         if !self.linked.is_first(about.ino(), about.nlink()) {
             return Ok(());
         }
-        let file = if about.blocks() == 0 { Ok(File::default()) } else { File::ask(daemon, about.ino()) };
-        match file {
-            Ok(file) => self.add(path, file),
-            Err(failure) => self.refuse(daemon, failure)?,
+        if about.blocks() == 0 {
+            self.add(path, File::default());
+            return Ok(());
+        }
+        self.waiting.push((path.to_owned(), about.ino()));
+        if self.waiting.len() < FILES_ASKED { Ok(()) } else { self.ask_waiting(daemon) }
+    }
+
+    /// Asks about the files that wait for it.
+    fn ask_waiting(&mut self, daemon: &Daemon) -> Outcome {
+        while !self.waiting.is_empty() {
+            let inodes = self.waiting.iter().map(|(_, inode)| *inode).collect();
+            let answers: Vec<Option<Explained>> = daemon.ask(Request::ExplainFiles { inodes })?;
+            if answers.is_empty() || answers.len() > self.waiting.len() {
+                return Err(Failure::new(exit::FAILED, "the daemon answered about other files than it was asked"));
+            }
+            let asked: Vec<_> = self.waiting.drain(..answers.len()).collect();
+            for ((path, inode), first) in asked.into_iter().zip(answers) {
+                // It may have been deleted since it was found.
+                let Some(first) = first else {
+                    self.refused += 1;
+                    continue;
+                };
+                match File::of(daemon, inode, first) {
+                    Ok(file) => self.add(&path, file),
+                    Err(failure) => self.refuse(daemon, failure)?,
+                }
+            }
         }
         Ok(())
     }
@@ -104,18 +135,21 @@ impl Collected {
 }
 
 impl File {
-    fn ask(daemon: &Daemon, inode: u64) -> Outcome<Self> {
-        let (mut file, mut next) = (Self::default(), Some(0));
-        while let Some(lbn) = next {
-            let portion: Explained = daemon.ask(Request::Explain { inode, lbn })?;
-            (file.map, next) = (portion.map, portion.next);
+    /// A file whose first portion is known. Asks for the others.
+    fn of(daemon: &Daemon, inode: u64, first: Explained) -> Outcome<Self> {
+        let (mut file, mut portion) = (Self::default(), first);
+        loop {
+            file.map = portion.map;
             for run in &portion.runs {
                 file.held_blocks += run.what.pbn().map_or(0, |_| run.blocks);
                 file.shared_blocks += if matches!(run.what, What::Shared { .. }) { run.blocks } else { 0 };
                 file.longest.add(run);
             }
+            match portion.next {
+                Some(lbn) => portion = daemon.ask(Request::Explain { inode, lbn })?,
+                None => return Ok(file),
+            }
         }
-        Ok(file)
     }
 }
 

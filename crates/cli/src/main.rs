@@ -1,5 +1,5 @@
 //! The `oncefs` command: estimate, mkfs, mount, umount, fsck, list, status, metrics, stats, report, top, tune, dedup,
-//! scrub, explain, defrag, policy, grow, disk, send, receive.
+//! scrub, explain, defrag, compress, expand, policy, grow, disk, send, receive.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)
 //! and fsck(8). `command_line` reads the command line, `commands` has a module for each command.

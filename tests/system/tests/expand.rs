@@ -68,13 +68,19 @@ fn files_are_compressed_and_expanded_at_once_and_the_volume_gets_its_old_form_ba
     assert!(explained.contains("; compressed to "), "{explained}");
     let text = refused(&command("expand", &[&mount.dir()]));
     assert!(text.contains("-o compress=off"), "{text}");
+    // A file whose policy is not to be compressed.
+    let two = mount.join("tree/2");
+    assert!(refused(&command("expand", &[&two])).contains("compress=off"));
+    run(Command::new(oncefs()).args(["policy", "set"]).arg(&two).arg("compress=off"));
+    let figures = done("expand", &[&two]);
+    assert_eq!((&figures["blocks_expanded"], &figures["compressed_bytes"]), (&300.into(), &(900 * BLOCK).into()));
     mount.umount();
     assert_eq!(version(&mount), 3);
     mount.set_options(&["compress=off", "worker=off", "inline=all"]);
     mount.mount();
 
     let figures = done("expand", &[&one]);
-    assert_eq!((&figures["blocks_expanded"], &figures["compressed_bytes"]), (&300.into(), &(900 * BLOCK).into()));
+    assert_eq!((&figures["blocks_expanded"], &figures["compressed_bytes"]), (&300.into(), &(600 * BLOCK).into()));
     let figures = done("expand", &[&mount.dir()]);
     assert_eq!((&figures["complete"], &figures["compressed_bytes"]), (&Value::Bool(true), &0.into()));
     assert_eq!(mount.figure("space", "stored_bytes"), before, "what was shared is shared");

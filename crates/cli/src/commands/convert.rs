@@ -47,8 +47,8 @@ pub struct CompressArgs {
 /// Arguments of `expand`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
-Stores compressed blocks uncompressed again. The mount must not compress (-o compress=off). What files share stays shared
-if the whole mount is expanded; blocks that a named file shares with others stay compressed for the others, and take
+Stores compressed blocks uncompressed again. The mount must not compress (-o compress=off), or the named files have to be
+excluded (oncefs policy set PATH compress=off). What files share stays shared if the whole mount is expanded; blocks that a named file shares with others stay compressed for the others, and take
 space anew. Files can be in use. Ctrl-C stops between two parts; what is done stays done.
 
 If nothing is compressed any more when the volume is unmounted, versions of oncefs without compression open it again.

@@ -218,7 +218,7 @@ impl Volume {
             repacker = Repacker(metadata, free_blocks, block_writer, damage_reports, change_room, publisher);
             block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
                 lazy_clones, publisher);
-            converter = Converter(change_room, worklist, block_compressor, block_expander);
+            converter = Converter(file_policies, change_room, worklist, block_compressor, block_expander);
             lost_places = LostPlaces(metadata);
             fragment_finder = FragmentFinder(lost_places);
             work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,

@@ -9,6 +9,7 @@ use crate::base::BaseParts;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::keys::LeafKey;
 use crate::layout::referrers::MapCursor;
+use crate::policy::effective::FilePolicies;
 use crate::settings::values::Tuning;
 use crate::signals::health::Health;
 use crate::state::checkpoint_store::CheckpointStore;
@@ -30,6 +31,7 @@ pub struct Converter {
     health: Arc<Health>,
     tuning: Arc<Tuning>,
     stored: Arc<CheckpointStore>,
+    file_policies: Arc<FilePolicies>,
     change_room: Arc<ChangeRoom>,
     worklist: Arc<Worklist>,
     compressor: Arc<BlockCompressor>,
@@ -42,6 +44,7 @@ impl Converter {
     /// It uses these parts.
     pub fn new(
         base: &BaseParts,
+        file_policies: &Arc<FilePolicies>,
         change_room: &Arc<ChangeRoom>,
         worklist: &Arc<Worklist>,
         compressor: &Arc<BlockCompressor>,
@@ -51,6 +54,7 @@ impl Converter {
             health: base.health.clone(),
             tuning: base.tuning.clone(),
             stored: base.stored.clone(),
+            file_policies: file_policies.clone(),
             change_room: change_room.clone(),
             worklist: worklist.clone(),
             compressor: compressor.clone(),
@@ -61,14 +65,23 @@ impl Converter {
 
     /// See [`crate::Store::convert`].
     pub fn convert(&self, what: Conversion, only: Option<MapId>, from: MapCursor) -> Result<Converted> {
-        let compresses = self.tuning.with(|settings| settings.compress) != Compress::Off;
+        let compress = match only {
+            Some(map) => self.file_policies.compress(map),
+            None => self.tuning.with(|settings| settings.compress),
+        };
         match what {
             Conversion::Compress if !self.stored.has_fragments() => {
                 let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
                 Err(Error::Invalid(why.to_owned()))
             }
-            Conversion::Expand if compresses => {
-                let why = "the mount compresses what is expanded: mount it with -o compress=off first";
+            Conversion::Expand if compress != Compress::Off => {
+                let why = match only {
+                    None => "the mount compresses what is expanded: mount it with -o compress=off first",
+                    Some(_) => {
+                        "it is compressed again by its policy: oncefs policy set PATH compress=off, or mount with \
+                         -o compress=off first"
+                    }
+                };
                 Err(Error::Invalid(why.to_owned()))
             }
             what => self.convert_portion(what, only, from, PORTION_BLOCKS),

@@ -211,8 +211,8 @@ mod tests {
             assert!(bounds.claimed_bytes_max() + bounds.riding_bytes_max() as u64 <= log_bytes / RECORD_SHARE);
         }
         let leaves = |log_bytes, dirty| GroupBounds::of(log_bytes, dirty, None).gated_leaves_max;
-        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(LOG_BYTES_MIN, dirty)), [12, 12]);
-        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(64 << 20, dirty)), [64, 204]);
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(LOG_BYTES_MIN, dirty)), [5, 5]);
+        assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(64 << 20, dirty)), [64, 88]);
         assert_eq!([4 << 20, 64 << 20].map(|dirty| leaves(1 << 30, dirty)), [64, 256]);
     }
 
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn ranges_leave_room_for_other_changes() {
         let room = LogRoom::new(GroupBounds::of(64 << 20, 64 << 20, None));
-        let largest = RoomFor::Range(GroupBytes::of_leaves(204).0);
+        let largest = RoomFor::Range(GroupBytes::of_leaves(88).0);
         assert!(room.try_claim(largest) && room.try_claim(largest));
         assert!(!room.try_claim(largest), "a third one would take of what is for others");
         let small = RoomFor::Other(GroupBytes::RECORDS.0);

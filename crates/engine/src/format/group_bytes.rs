@@ -8,8 +8,9 @@ const RECORDS_BYTES: u64 = 160 << 10;
 /// The most that a written block takes: it is stored with its fingerprint (36 bytes), mapped (13), and the block that
 /// it replaces is counted (13).
 const WRITTEN_BLOCK_BYTES: u64 = 64;
-/// The most that a block of a changed range takes: it is mapped (13), and two blocks are counted (26).
-const CHANGED_BLOCK_BYTES: u64 = 40;
+/// The most that a block of a changed range takes: it is mapped (13), and two blocks are counted (26), of which the one
+/// that is released may be a fragment.
+const CHANGED_BLOCK_BYTES: u64 = 40 + REPLACED_FRAGMENT_BYTES;
 /// The most that a fragment takes in addition to a written block: its place (9), and the three blocks that hold it are
 /// made a pack (24) and counted (39), with the length of the pack (10). A fragment that moves takes no more in all: it
 /// gets its place (16), leaves three blocks (49) and enters three (73).
@@ -45,6 +46,11 @@ impl GroupBytes {
     /// A change that stores or shares this many blocks, and may make fragments of them and replace fragments.
     pub fn of_compressed(blocks: u64) -> Self {
         Self(BASE_BYTES + blocks * (WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES + REPLACED_FRAGMENT_BYTES))
+    }
+
+    /// A change that gives places in files other blocks, or fragments, with the same content.
+    pub fn of_remaps(places: u64) -> Self {
+        Self(BASE_BYTES + places * (WRITTEN_BLOCK_BYTES + REPLACED_FRAGMENT_BYTES))
     }
 
     /// A change of all blocks of this many leaves.
@@ -101,11 +107,11 @@ mod tests {
         let flags = |pbn| Op::Flags { pbn, flags: 255 };
         let pack_bytes = |pbn| Op::PackBytes { pbn, bytes: 16 << 12 };
         let fingerprint = |pbn| Op::Fingerprint { pbn, fingerprint: Fingerprint([255; 16]) };
-        let changed = bytes_of(&[map(far[0]), count(far[1]), count(far[2])]);
+        let left = [count(far[2]), count(far[0]), count(far[1]), count(far[2]), pack_bytes(far[0])];
+        let changed = bytes_of(&[&[map(far[0]), count(far[1])][..], &left].concat());
         assert!(changed <= CHANGED_BLOCK_BYTES, "a changed block takes {changed} bytes");
         let written = bytes_of(&[store(far[0]), map(far[1]), count(far[2])]);
         assert!(written <= WRITTEN_BLOCK_BYTES, "a written block takes {written} bytes");
-        let left = [count(far[2]), count(far[0]), count(far[1]), count(far[2]), pack_bytes(far[0])];
         let packs = [pack(far[1]), pack(far[2]), pack(far[0]), count(far[1]), count(far[2]), count(far[0])];
         let made = [&[fragment(far[1]), map(far[0])][..], &packs, &[pack_bytes(far[1])]].concat();
         let replacing = WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES + REPLACED_FRAGMENT_BYTES;
@@ -113,7 +119,7 @@ mod tests {
         assert!(compressed <= replacing, "a fragment takes {compressed} bytes");
         let kept = bytes_of(&[&[store(far[0]), flags(far[1]), map(far[2])][..], &left].concat());
         assert!(kept <= replacing, "a block beside fragments takes {kept} bytes");
-        let remapped = bytes_of(&[count(far[0]), fingerprint(far[1]), map(far[0]), count(far[2])]);
-        assert!(remapped <= WRITTEN_BLOCK_BYTES, "a remapped block takes {remapped} bytes");
+        let remapped = bytes_of(&[&[count(far[0]), fingerprint(far[1]), map(far[0])][..], &left].concat());
+        assert!(remapped <= WRITTEN_BLOCK_BYTES + REPLACED_FRAGMENT_BYTES, "a remapped block takes {remapped} bytes");
     }
 }

@@ -72,7 +72,7 @@ impl Remapper {
         self.lazy_clones.own(map, leaves())?;
         let _map = self.maps.lock(map).write();
         self.lazy_clones.own(map, leaves())?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(portion.len() as u64));
+        let _room = self.change_room.claim_log_room(GroupBytes::of_remaps(portion.len() as u64));
         self.metadata.attached(map)?;
         while !wanted.is_empty() {
             let (plan, done) = self.plan_remaps(map, &wanted)?;

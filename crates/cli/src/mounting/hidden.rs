@@ -66,10 +66,12 @@ mod tests {
     fn mount_points_that_were_not_asked_for_lately_are_removed() {
         let places = tempfile::tempdir().unwrap();
         let [old, new, held] = ["old", "new", "held"].map(|name| places.path().join(name));
-        [&old, &new, &held].map(|place| fs::create_dir(place).unwrap());
+        [&old, &new, &held].into_iter().for_each(|place| fs::create_dir(place).unwrap());
         fs::write(held.join("file"), "").unwrap();
         let long_ago = SystemTime::now() - 2 * NEW;
-        [&old, &held].map(|place| File::open(place).unwrap().set_modified(long_ago).unwrap());
+        for place in [&old, &held] {
+            File::open(place).unwrap().set_modified(long_ago).unwrap();
+        }
         remove_old(places.path());
         assert!(!old.exists() && new.exists() && held.exists());
     }

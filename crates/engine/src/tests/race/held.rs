@@ -255,7 +255,7 @@ fn interleaved(volume: &Volume, map: MapId, leaves: u64) {
 /// Without the feature `checked` nothing is counted.
 #[test]
 fn a_change_of_many_blocks_accesses_each_of_their_pages_a_few_times_however_they_lie() {
-    const LEAVES: u64 = 8;
+    const LEAVES: u64 = 4;
     const PAGES: u64 = LEAVES * LEAF / PAGE_BLOCKS;
     let devices = Devices::new(Blocks((PAGES + 1) * PAGE_BLOCKS), one_level());
     let volume = Arc::new(devices.open());
@@ -266,7 +266,7 @@ fn a_change_of_many_blocks_accesses_each_of_their_pages_a_few_times_however_they
     let of_clone = take_most().looks;
     volume.range_changes.truncate(MapId(8), 0, |_, _| ()).unwrap();
     let of_truncate = take_most().looks;
-    println!("a clone of 2,048 blocks: {of_clone} accesses, truncating it: {of_truncate}");
+    println!("a clone of {} blocks: {of_clone} accesses, truncating it: {of_truncate}", blocks.0);
     let most = 8 * (PAGES + LEAVES);
     assert!(of_clone.max(of_truncate) <= most, "{of_clone} and {of_truncate} accesses, {most} are allowed");
     volume.range_changes.truncate(MapId(7), 0, |_, _| ()).unwrap();

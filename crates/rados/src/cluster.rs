@@ -17,14 +17,15 @@ use crate::silence::Silence;
 use crate::{Access, Error, Result};
 
 /// Options that are always set. A confined process opens no log, no socket, and waits for no cluster forever when it
-/// connects.
-const OPTIONS: [(&str, &str); 6] = [
+/// connects. A change waits for a silent OSD however long: one that timed out might still be carried out later.
+const OPTIONS: [(&str, &str); 7] = [
     ("log_file", ""),
     ("admin_socket", ""),
     ("log_to_stderr", "false"),
     ("err_to_stderr", "false"),
     ("log_to_syslog", "false"),
     ("client_mount_timeout", "30"),
+    ("rados_osd_op_timeout", "0"),
 ];
 /// Where monitors listen unless the configuration says otherwise, by either protocol.
 const MONITOR_PORTS: [u16; 2] = [3300, 6789];

@@ -132,9 +132,10 @@ impl ObjectDevice {
         let numbers: BTreeSet<u64> = owners.iter().map(|(_, number)| *number).collect();
         self.flights.land_those_of(&numbers.into_iter().collect::<Vec<_>>());
         self.objects.read_all(&mut reads);
-        for (read, (owner, _)) in reads.into_iter().zip(owners) {
+        for (read, (owner, number)) in reads.into_iter().zip(owners) {
             if results[owner].is_ok() {
-                results[owner] = read.result.map_err(io::Error::from);
+                let result = self.flights.loss_of(number).map_or(read.result, Err);
+                results[owner] = result.map_err(io::Error::from);
             }
         }
         give_results(ios, results);

@@ -4,7 +4,7 @@
 //! Changes in flight of one range do not follow each other: the engine flushes between them. So one that is repeated,
 //! because the pool was full, undoes none that came after it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use oncefs_rados::{Change, Error, Objects, Pending, WhenFull};
@@ -73,15 +73,22 @@ pub struct Flights {
     objects: Arc<dyn Objects>,
     room: Arc<ObjectRoom>,
     queue: Mutex<Queue>,
-    /// The first failure. What it lost cannot be written again, so every later flush fails too.
-    failed: Mutex<Option<Error>>,
+    failed: Mutex<Failed>,
+}
+
+/// What could not be written. It cannot be written again, so every later flush fails, and so does a read of an object
+/// that it concerns.
+#[derive(Default)]
+struct Failed {
+    first: Option<Error>,
+    numbers: HashSet<u64>,
 }
 
 impl Flights {
     /// Nothing is in flight.
     pub fn new(objects: Arc<dyn Objects>, room: Arc<ObjectRoom>) -> Self {
         let queue = Mutex::new(LockRank::Leaf, Queue::default());
-        Self { objects, room, queue, failed: Mutex::new(LockRank::Leaf, None) }
+        Self { objects, room, queue, failed: Mutex::new(LockRank::Leaf, Failed::default()) }
     }
 
     /// Begins a change of the object with this number and name. Waits for older ones if too much is in flight.
@@ -104,7 +111,8 @@ impl Flights {
         self.land(&oldest);
     }
 
-    /// Waits until the changes of these objects are durable. A failure is the next flush's.
+    /// Waits until the changes of these objects are durable. A failure is the next flush's, and that of reads
+    /// ([`Flights::loss_of`]).
     pub fn land_those_of(&self, numbers: &[u64]) {
         let concerned: Vec<_> =
             self.queue.lock().flights.iter().filter(|flight| numbers.contains(&flight.number)).cloned().collect();
@@ -115,7 +123,13 @@ impl Flights {
     pub fn land_all(&self) -> Result<(), Error> {
         let all: Vec<_> = self.queue.lock().flights.iter().cloned().collect();
         self.land(&all);
-        self.failed.lock().clone().map_or(Ok(()), Err)
+        self.failed.lock().first.clone().map_or(Ok(()), Err)
+    }
+
+    /// The error of changes of an object that landed and failed: what the cluster has of it is not what was written.
+    pub fn loss_of(&self, number: u64) -> Option<Error> {
+        let failed = self.failed.lock();
+        failed.first.clone().filter(|_| failed.numbers.contains(&number))
     }
 
     /// Lands flights, and takes them out of the queue. They stay in it until then, so that other readers and flushes
@@ -130,9 +144,11 @@ impl Flights {
                 *landed = Some(self.result_of(flight));
             }
         }
-        let results = flights.iter().filter_map(|flight| flight.landed.lock().clone()?.err());
-        for error in results {
-            self.failed.lock().get_or_insert(error);
+        let results = flights.iter().filter_map(|flight| Some((flight.number, flight.landed.lock().clone()?.err()?)));
+        for (number, error) in results {
+            let mut failed = self.failed.lock();
+            failed.first.get_or_insert(error);
+            failed.numbers.insert(number);
         }
         let mut queue = self.queue.lock();
         queue.flights.retain(|flight| !flights.iter().any(|landed| Arc::ptr_eq(flight, landed)));
@@ -146,6 +162,11 @@ impl Flights {
             (Err(Error::Full), owned) => {
                 self.room.note_full();
                 self.objects.begin(&flight.name, owned.change(), None, WhenFull::UsesReserve).wait()
+            }
+            // A hole that is not made costs space and nothing else.
+            (Err(error), Owned::Zero { .. } | Owned::Remove) if !matches!(error, Error::Fenced) => {
+                log::warn!("cannot give space of the object {} back: {error}", flight.name);
+                Ok(())
             }
             (result, _) => result,
         }

@@ -9,17 +9,37 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use oncefs_rados::Hold as ObjectHold;
 
+use crate::device::Device;
 use crate::volume::backend::Hold;
 use crate::{Error, Result};
 
 /// A hold that lasts as long as this value.
 pub struct ExclusiveLock {
     files: Vec<File>,
-    /// Given up with the rest.
-    objects: Option<ObjectHold>,
+    objects: Option<HeldObjects>,
+}
+
+/// The objects of a volume, and the devices that they are.
+struct HeldObjects {
+    hold: ObjectHold,
+    devices: Vec<Arc<dyn Device>>,
+}
+
+impl Drop for HeldObjects {
+    /// No change may be under way when the lock is free: the next process fences nobody then, and the change could
+    /// come after its own.
+    fn drop(&mut self) {
+        for device in &self.devices {
+            if let Err(error) = device.flush() {
+                log::error!("changes of the objects may still be under way, so their lock stays: {error}");
+                self.hold.leave_to_the_next();
+            }
+        }
+    }
 }
 
 impl Hold for ExclusiveLock {}
@@ -49,9 +69,9 @@ impl ExclusiveLock {
         Ok(())
     }
 
-    /// Also holds the objects of the volume.
-    pub fn add_objects(&mut self, objects: ObjectHold) {
-        self.objects = Some(objects);
+    /// Also holds the objects of the volume, which are these devices.
+    pub fn add_objects(&mut self, hold: ObjectHold, devices: [&Arc<dyn Device>; 3]) {
+        self.objects = Some(HeldObjects { hold, devices: devices.map(Clone::clone).to_vec() });
     }
 
     /// Holds one device or file.

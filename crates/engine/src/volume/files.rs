@@ -298,7 +298,7 @@ pub fn open(
     let (data, table, fragments, host) = match &superblock.data {
         DataPlace::Objects(access) => {
             let parts = object_parts::open(access, volume, superblock.volume_id)?;
-            hold.add_objects(parts.hold);
+            hold.add_objects(parts.hold, [&parts.data, &parts.table, &parts.fragments]);
             check_label(&*parts.data, &data_path, superblock.volume_id)?;
             (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)))
         }

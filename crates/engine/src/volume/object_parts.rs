@@ -1,6 +1,8 @@
 //! The parts of a volume that lie in objects of a cluster: the data area, the block table and its pages of fragments.
 //! Log, records and all else stay in the volume's directory.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -49,7 +51,7 @@ pub fn make(
     let cluster = Cluster::connect(access).map_err(&failed)?;
     let pool = Pool::open(&cluster, access).map_err(&failed)?;
     attempt.keep_connected(cluster);
-    let hold = pool.hold(&attempt.volume().display().to_string()).map_err(&failed)?;
+    let hold = pool.hold(&place_of(attempt.volume())?).map_err(&failed)?;
     let names = pool.names().map_err(&failed)?;
     let is_lock = |name: &String| name == oncefs_rados::LOCK_OBJECT;
     if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(&pool, attempt) {
@@ -75,8 +77,15 @@ pub fn make(
 pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16]) -> Result<ObjectParts> {
     let failed = failed(access);
     let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(&failed)?;
-    let hold = pool.hold(&volume.display().to_string()).map_err(&failed)?;
+    let hold = pool.hold(&place_of(volume)?).map_err(&failed)?;
     parts(Arc::new(pool), volume_id, hold)
+}
+
+/// What tells a volume's directory from others of the same machine, also from a copy that came to its path.
+fn place_of(volume: &Path) -> Result<String> {
+    let found = volume.canonicalize().and_then(|path| Ok((fs::metadata(&path)?.ino(), path)));
+    let (inode, path) = found.map_err(|e| Error::io(format!("looking at {}", volume.display()), e))?;
+    Ok(format!("{} (inode {inode})", path.display()))
 }
 
 fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], hold: Hold) -> Result<ObjectParts> {

@@ -95,6 +95,9 @@ pub struct Plan {
     pub stores: Vec<StoredBlock>,
     /// New fragments, each with its first reference.
     pub fragments: Vec<StoredFragment>,
+    /// Blocks that must still hold a fragment of the same pack, otherwise nothing is published. One that holds none any
+    /// more waits to become free.
+    pub entered: Vec<Pbn>,
     /// Fragments that move. None of them is released by the same plan.
     pub moves: Vec<MovedFragment>,
     /// Further references, also to blocks in `stores` and in `fragments`.
@@ -290,7 +293,8 @@ impl State {
     }
 
     /// The increfs that contradict the table (by now): the block was freed, has other content, is bad, is a replica, or
-    /// is at the largest count. A block that a pending clone shares may be bad. All pages of the plan are in memory.
+    /// is at the largest count. A block that a pending clone shares may be bad. Also the entered blocks of packs that
+    /// hold nothing any more. All pages of the plan are in memory.
     pub fn refused(&mut self, plan: &Plan) -> Vec<Pbn> {
         let fragments = plan.fragments.iter().map(|fragment| fragment.block.pbn);
         let stored: HashSet<Pbn> = plan.stores.iter().map(|store| store.pbn).chain(fragments).collect();
@@ -303,6 +307,7 @@ impl State {
         let mut refused: Vec<Pbn> = increfs.map(|incref| incref.pbn).collect();
         let expected = plan.expected.iter().filter(|incref| !entries.of(incref.pbn).serves(incref.tag));
         refused.extend(expected.map(|incref| incref.pbn));
+        refused.extend(plan.entered.iter().copied().filter(|pbn| entries.of(*pbn).count == 0));
         let shared: u64 = plan.shared.iter().map(|run| run.blocks).sum();
         let is_full = |pbn: &Pbn| u64::from(COUNT_MAX - entries.of(*pbn).count) < shared;
         refused.extend(plan.shared.iter().flat_map(|run| run.pbns()).filter(is_full));

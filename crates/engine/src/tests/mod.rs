@@ -18,7 +18,7 @@ mod authority;
 #[cfg(not(feature = "schedules"))]
 mod budget;
 #[cfg(not(feature = "schedules"))]
-mod compress;
+pub mod compress;
 #[cfg(not(feature = "schedules"))]
 mod compress_in_line;
 #[cfg(not(feature = "schedules"))]

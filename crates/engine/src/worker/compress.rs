@@ -412,16 +412,18 @@ impl BlockCompressor {
             let (key, first) = place_of(map, run[0].0);
             edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].2) })?;
         }
-        let claimed = batch.newly_used(&stores);
-        let plan = Plan { fragments: stores, increfs, claimed: claimed.len() as u64, ..edit.into_plan() };
+        let (newly_used, entered) = batch.holders(&stores);
+        let claimed = newly_used.len() as u64;
+        let plan = Plan { fragments: stores, increfs, entered, claimed, ..edit.into_plan() };
         if self.publisher.publish_plan(plan)?.is_some() {
-            // A fragment that was remembered is gone. The next pass compresses its block anew.
+            // A fragment that was remembered is gone, or all that were published in a block of a pack. The next pass
+            // compresses these blocks anew.
             targets.iter().for_each(|(_, pbn, _)| {
                 moved.remove(pbn);
             });
             return Ok(());
         }
-        batch.note_published(targets.iter().map(|(_, pbn, _)| *pbn), &claimed);
+        batch.note_published(targets.iter().map(|(_, pbn, _)| *pbn), &newly_used);
         for (_, pbn, number) in &targets {
             if batch.fragment_of(*pbn).is_some_and(|fragment| fragment.entry.count > 1) {
                 moved.insert(*pbn, *number);
@@ -434,3 +436,53 @@ impl BlockCompressor {
 
 /// Where a pass begins.
 const FIRST_LEAF: LeafKey = LeafKey { map: MapId(0), leaf: 0 };
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use super::*;
+    use crate::BackgroundStep;
+    use crate::tests::compress::{assert_content, text, written, zstd};
+    use crate::tests::fixture::{Devices, unique};
+
+    #[test]
+    fn a_block_whose_fragments_are_gone_before_the_rest_of_its_pack_is_published_gets_no_others() {
+        let devices = Devices::new(Blocks(600), zstd());
+        let mut files = vec![(MapId(1), text(2, 1)), (MapId(2), text(2, 2))];
+        let volume = written(&devices, &files);
+        volume.commits.checkpoint().unwrap();
+        let compressor = &volume.block_compressor;
+        let mut places = Vec::new();
+        compressor.worklist.add_leaves_from(FIRST_LEAF, 64, |_| true, &mut places).unwrap();
+        let (first, second) = places.split_at(2);
+        let mut pass = Pass::new(0, 0);
+        let pin = compressor.pins.pin();
+        let candidates = compressor.candidates(&places, &compressor.wanted(&places), &mut pass);
+        let mut bytes = compressor.data.take_buffer(candidates.len() * BLOCK_BYTES);
+        let sound = compressor.read(&candidates, &mut bytes);
+        let mut batch = compressor.compressed(&candidates, &sound, &bytes);
+        compressor.write(&mut batch).unwrap();
+        assert_eq!((batch.packs.len(), batch.len()), (1, 4), "both files are in one pack");
+        compressor.publish_leaf(MapId(1), first, &mut batch, &mut pass.moved).unwrap();
+        files[0].1 = unique(2, 3);
+        volume.write(MapId(1), 0, &files[0].1, |_, _| ()).unwrap();
+        volume.commits.commit().unwrap();
+        compressor.publish_leaf(MapId(2), second, &mut batch, &mut pass.moved).unwrap();
+        let (blocks, numbers) = batch.unused();
+        compressor.free_blocks.give_back(&blocks);
+        compressor.free_blocks.give_back_numbers(&numbers);
+        drop(pin);
+        volume.commits.commit().unwrap();
+        volume.run(BackgroundStep::Release).unwrap();
+        for map in 3.. {
+            let content = unique(16, map);
+            match volume.write(MapId(map), 0, &content, |_, _| ()) {
+                Ok(_) => files.push((MapId(map), content)),
+                Err(_) => break,
+            }
+        }
+        volume.commits.checkpoint().unwrap();
+        assert!(files.len() > 20, "the volume is full of new blocks");
+        assert_content(&volume, &files);
+    }
+}

@@ -181,13 +181,12 @@ impl PackedBatch {
         Some(Fragment { place: self.packs[pack].place(from, bytes, coding), ..*fragment })
     }
 
-    /// The blocks that these fragments are the first published ones in.
-    pub fn newly_used(&self, stores: &[StoredFragment]) -> Vec<Pbn> {
+    /// The blocks that hold these fragments: those that they are the first published ones in, and the others.
+    pub fn holders(&self, stores: &[StoredFragment]) -> (Vec<Pbn>, Vec<Pbn>) {
         let mut blocks: Vec<Pbn> = stores.iter().flat_map(|store| store.place.holders()).collect();
         blocks.sort_unstable();
         blocks.dedup();
-        blocks.retain(|pbn| !self.packs.iter().any(|pack| pack.used.contains(pbn)));
-        blocks
+        blocks.into_iter().partition(|pbn| !self.packs.iter().any(|pack| pack.used.contains(pbn)))
     }
 
     /// Learns that the fragments of these blocks are published, and that they are the first in some blocks of packs.

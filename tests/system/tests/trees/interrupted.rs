@@ -1,6 +1,7 @@
 //! Copies of trees that end early: the command or the daemon is killed while the copy is built. Nothing stands under
 //! the new name then, or the whole tree, and nothing is left behind.
 
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 
 use super::*;
@@ -36,6 +37,14 @@ fn until_it_ends_in_the_middle(mount: &mut Mount, try_once: impl Fn(&mut Mount, 
 /// Starts a command that copies, and returns when the copy has references to some blocks.
 fn under_way(mount: &Mount, mut command: Command) -> Child {
     let before = mount.figure("counters", "blocks_cloned");
+    // SAFETY: signal(2) may be called between fork and exec. A shell starts what runs in its background with SIGINT
+    // ignored, and the tests with it.
+    unsafe {
+        command.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        });
+    }
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
     // Without a pause: a copy takes no longer than a few questions.
     while mount.figure("counters", "blocks_cloned") == before && child.try_wait().unwrap().is_none() {}

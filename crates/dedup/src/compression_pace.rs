@@ -1,7 +1,7 @@
 //! When `compress=auto` compresses blocks as they are written: while writers wait for the device, and not for the CPU.
 //!
-//! Compression pays if the device time that it saves is longer than what it takes. Both are measured, per block: how long
-//! the device is busy with it, and how long compressing it takes where several requests compress at the same time.
+//! Compression pays if the device time that it saves is longer than what it takes. Both are measured, per block: how
+//! long the device is busy with it, and how long compressing it takes where several requests compress at the same time.
 
 use std::fmt;
 use std::time::Duration;

@@ -195,8 +195,8 @@ impl Store {
         committed
     }
 
-    /// Lets earlier versions open the volume again if nothing in it is compressed any more. What fails here is tried again
-    /// when the volume is closed the next time.
+    /// Lets earlier versions open the volume again if nothing in it is compressed any more. What fails here is tried
+    /// again when the volume is closed the next time.
     fn forget_fragments(&self) {
         let forgotten = self.volume.can_forget_fragments().and_then(|can| match can && self.hold.is_some() {
             true => volume::remove_fragments(&self.path),

@@ -27,7 +27,8 @@ pub enum DataPlace {
 /// The volume that [`crate::Store::format`] makes.
 #[derive(Clone, Debug)]
 pub struct VolumeSpec {
-    /// Size of the data area in bytes, 16 MiB to 2 PiB, rounded down to whole blocks. `None`: all of a device; objects need a size.
+    /// Size of the data area in bytes, 16 MiB to 2 PiB, rounded down to whole blocks. `None`: all of a device; objects
+    /// need a size.
     pub data_bytes: Option<u64>,
     /// Where the data area lies.
     pub data: DataPlace,

@@ -9,8 +9,8 @@ use crate::operation::Operation::{self, *};
 
 const BLOCK: usize = 4096;
 
-/// Blocks are compressed beside others that do not shrink; shared ones, rewritten ones and deleted ones among them. Freed
-/// places and numbers are handed out again.
+/// Blocks are compressed beside others that do not shrink; shared ones, rewritten ones and deleted ones among them.
+/// Freed places and numbers are handed out again.
 pub fn compress() -> Vec<Operation> {
     const COMPRESS: BackgroundStep = BackgroundStep::Compress { blocks_max: 8 };
     vec![
@@ -68,8 +68,8 @@ pub fn repack() -> Vec<Operation> {
     all
 }
 
-/// What was compressed is expanded: shared blocks, blocks of a clone that has taken nothing yet, and rewritten ones among
-/// them. Freed places and numbers are handed out again, and what was expanded is compressed anew.
+/// What was compressed is expanded: shared blocks, blocks of a clone that has taken nothing yet, and rewritten ones
+/// among them. Freed places and numbers are handed out again, and what was expanded is compressed anew.
 pub fn expand() -> Vec<Operation> {
     const COMPRESS: BackgroundStep = BackgroundStep::Compress { blocks_max: 8 };
     const EXPAND: BackgroundStep = BackgroundStep::Expand { blocks_max: 8 };

@@ -9,7 +9,8 @@ use crate::image::Part;
 use crate::objects::ObjectsOnTape;
 use crate::tape::Tape;
 
-/// The devices from which a volume is opened. `object_bytes`: those that may lie in objects do, in objects of this size.
+/// The devices from which a volume is opened. `object_bytes`: those that may lie in objects do, in objects of this
+/// size.
 pub fn backend(tape: &Arc<Tape>, log_bytes: u64, object_bytes: Option<u64>) -> Backend {
     let in_objects = |part| -> Arc<dyn Device> {
         match object_bytes {

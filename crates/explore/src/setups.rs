@@ -154,7 +154,8 @@ pub const COMPRESSED: Setup = Setup {
     ..ONE_LEVEL
 };
 
-/// As one level with a worker that compresses, in objects of a cluster: of four pages, so that many requests cross them.
+/// As one level with a worker that compresses, in objects of a cluster: of four pages, so that many requests cross
+/// them.
 pub const OBJECTS: Setup = Setup {
     name: "objects",
     object_bytes: Some(16 << 10),

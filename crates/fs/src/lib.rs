@@ -6,8 +6,8 @@
 //! and keeps flock and record locks: the volume is mounted with `default_permissions`, and lock requests do not get
 //! here.
 //!
-//! Lock order: rename lock, engine map lock, inode locks in ascending number, inode cache shard, engine internals.
-//! So a caller of a function that takes a map lock (`store.write`, `truncate`, ...) holds no inode locks, and the closure
+//! Lock order: rename lock, engine map lock, inode locks in ascending number, inode cache shard, engine internals. So a
+//! caller of a function that takes a map lock (`store.write`, `truncate`, ...) holds no inode locks, and the closure
 //! that it passes locks the inode.
 
 mod attributes;

@@ -29,8 +29,8 @@ pub(crate) enum FlagRequest {
     Set(FileFlags, Compressed),
 }
 
-/// What the flags say about compression (`chattr +c` and `+m`). They are the attribute `user.oncefs.compress` in another
-/// form, which knows less.
+/// What the flags say about compression (`chattr +c` and `+m`). They are the attribute `user.oncefs.compress` in
+/// another form, which knows less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compressed {
     /// This form of flags has nothing about it.
@@ -109,8 +109,8 @@ impl Form {
         bytes
     }
 
-    /// The flags that an argument sets. EOPNOTSUPP: it sets something that oncefs does not support. EINVAL: it says both
-    /// that a file is compressed and that it is not.
+    /// The flags that an argument sets. EOPNOTSUPP: it sets something that oncefs does not support. EINVAL: it says
+    /// both that a file is compressed and that it is not.
     fn decode(self, argument: &[u8]) -> Result<FlagRequest, Errno> {
         let bits = u32::from_ne_bytes(*argument.first_chunk().ok_or(Errno::new(libc::EOPNOTSUPP))?);
         let found = self

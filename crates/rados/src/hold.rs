@@ -1,9 +1,9 @@
 //! One process at a time has the objects of a volume: a lock in the cluster, and the fence for a holder that died.
 //!
 //! A process that is killed leaves its lock, and its last changes may still be on their way to the cluster. The next
-//! process of the same volume's directory on the same machine (the same path and inode) knows that it is dead, because it
-//! holds the lock file there. It blocklists the dead client, waits for that map, and only then takes the lock. A holder on another machine,
-//! or in another directory, may be alive: it is named and left alone.
+//! process of the same volume's directory on the same machine (the same path and inode) knows that it is dead, because
+//! it holds the lock file there. It blocklists the dead client, waits for that map, and only then takes the lock. A
+//! holder on another machine, or in another directory, may be alive: it is named and left alone.
 
 use std::ffi::c_char;
 use std::ptr;

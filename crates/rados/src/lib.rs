@@ -1,8 +1,8 @@
 //! Objects of a Ceph cluster: named bytes in a namespace of a pool, which the cluster replicates, repairs and spreads.
 //!
 //! librados is loaded at run time, so that programs without a cluster need neither the library nor its package. All of
-//! its unsafe calls are in `library.rs`, `cluster.rs`, `context.rs`, `pool.rs`, `hold.rs` and `completion.rs`. Callers use the trait [`Objects`],
-//! which a twin in memory has too.
+//! its unsafe calls are in `library.rs`, `cluster.rs`, `context.rs`, `pool.rs`, `hold.rs` and `completion.rs`. Callers
+//! use the trait [`Objects`], which a twin in memory has too.
 
 mod access;
 mod cluster;

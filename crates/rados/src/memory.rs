@@ -44,8 +44,8 @@ struct Inner {
 pub struct MemoryObjects(Arc<Mutex<Inner>>);
 
 impl MemoryObjects {
-    /// Objects after a crash. `choose` gets an object and how many of its changes were not awaited, and returns how many
-    /// of these survive.
+    /// Objects after a crash. `choose` gets an object and how many of its changes were not awaited, and returns how
+    /// many of these survive.
     pub fn after_crash(&self, mut choose: impl FnMut(&str, usize) -> usize) -> Self {
         let inner = self.0.lock();
         let survive = |(name, object): (&String, &Object)| {

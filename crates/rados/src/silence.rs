@@ -10,7 +10,8 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// A request that waits longer than this is worth a message. A frozen OSD is replaced after twice the default grace.
+    /// A request that waits longer than this is worth a message. A frozen OSD is replaced after twice the default
+    /// grace.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     /// For the cluster of a configuration file.

@@ -1,5 +1,5 @@
-//! Volumes whose blocks lie in objects of a real Ceph cluster. They need `ONCEFS_CEPH_CONF`, the configuration file of a
-//! cluster with a pool `oncefs` that they may fill, freeze and stop: `scripts/beyond` starts one.
+//! Volumes whose blocks lie in objects of a real Ceph cluster. They need `ONCEFS_CEPH_CONF`, the configuration file of
+//! a cluster with a pool `oncefs` that they may fill, freeze and stop: `scripts/beyond` starts one.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

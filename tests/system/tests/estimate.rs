@@ -12,8 +12,8 @@ use serde_json::Value;
 const POINTS_MAX: f64 = 2.0;
 const BLOCK: usize = 4096;
 
-/// A tree with copies, parts of copies, scattered blocks of others, small files with tails, and a sparse file: 30 MiB, less
-/// than a volume wants to hold before it measures its device.
+/// A tree with copies, parts of copies, scattered blocks of others, small files with tails, and a sparse file: 30 MiB,
+/// less than a volume wants to hold before it measures its device.
 fn make_tree(top: &Path) {
     let mut random = Random::new(11);
     fs::create_dir_all(top.join("small")).unwrap();

@@ -1,5 +1,5 @@
-//! Devices whose disk is gone, because the daemon of its volume died. Every access to them is an I/O error, and they end
-//! as any device does.
+//! Devices whose disk is gone, because the daemon of its volume died. Every access to them is an I/O error, and they
+//! end as any device does.
 
 use std::fs::{self, File};
 use std::io;
@@ -57,8 +57,8 @@ fn look(device: PathBuf) -> Option<LoopOfDisk> {
     Some(LoopOfDisk { device, number, disk, volume_dir, access })
 }
 
-/// The disk and the mount point in the path of a disk. A mount that was detached is none any more: the kernel then shows
-/// the path within it.
+/// The disk and the mount point in the path of a disk. A mount that was detached is none any more: the kernel then
+/// shows the path within it.
 fn parts(backing_file: &Path) -> Option<(String, Option<PathBuf>)> {
     let disk = backing_file.file_name()?.to_str()?.to_owned();
     let dir = backing_file.ancestors().nth(3)?;

@@ -37,8 +37,8 @@ pub enum Confinement {
     None,
 }
 
-/// Restricts this thread, and those that it starts, to the rules, and its connections to `ports`. This cannot be undone, and forbids mount(2) and
-/// umount2(2).
+/// Restricts this thread, and those that it starts, to the rules, and its connections to `ports`. This cannot be
+/// undone, and forbids mount(2) and umount2(2).
 fn confine(rules: Vec<Rule>, ports: &[u16]) -> Result<Confinement, RulesetError> {
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?

@@ -51,8 +51,8 @@ pub fn bound_allocator(memory_bytes_max: u64) {
     }
 }
 
-/// The C library keeps what is freed between blocks that are in use, whatever its bounds are. Once that has grown by one
-/// part in this many of the daemon's memory, it goes back to the system.
+/// The C library keeps what is freed between blocks that are in use, whatever its bounds are. Once that has grown by
+/// one part in this many of the daemon's memory, it goes back to the system.
 const GROWTH_SHARE: u64 = 8;
 /// Less is not worth the work.
 const GROWTH_BYTES_MIN: u64 = 16 << 20;

@@ -247,8 +247,8 @@ impl Scrubber {
         }
     }
 
-    /// The next run of at most `blocks_max` blocks that may have table entries, from a pbn on: first the data area, then
-    /// fragments. None: no more follow. Parts of the table that were never written are skipped.
+    /// The next run of at most `blocks_max` blocks that may have table entries, from a pbn on: first the data area,
+    /// then fragments. None: no more follow. Parts of the table that were never written are skipped.
     fn next_window(&self, from: Pbn, blocks_max: u64) -> Result<Option<(Pbn, Pbn)>> {
         let data_end = Pbn(self.state.lock().totals.data.0);
         let fragments_end = Pbn(self.stored.fragment_pages_end()? * PAGE_ENTRIES);

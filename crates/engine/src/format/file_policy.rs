@@ -1,5 +1,5 @@
-//! The policy of a file (override, rank, whether it is update-heavy, when it is compressed), in a record by its map. A file with the default
-//! policy has no record.
+//! The policy of a file (override, rank, whether it is update-heavy, when it is compressed), in a record by its map. A
+//! file with the default policy has no record.
 
 use oncefs_dedup::{Compress, FilePolicy, PolicyOverride, Rank, Slowdown};
 

@@ -1,8 +1,8 @@
-//! Fragments: blocks that are kept compressed. A fragment has a number, which maps, hints and records use as they use
-//! a pbn, and a place on the data area, which its entry in the block table names.
+//! Fragments: blocks that are kept compressed. A fragment has a number, which maps, hints and records use as they use a
+//! pbn, and a place on the data area, which its entry in the block table names.
 //!
-//! Fragments lie in packs of adjacent blocks. The last block of a pack ends with its directory (`pack_directory`), which
-//! gives the places back if the entries are damaged. So every fragment of a pack keeps that block in use.
+//! Fragments lie in packs of adjacent blocks. The last block of a pack ends with its directory (`pack_directory`),
+//! which gives the places back if the entries are damaged. So every fragment of a pack keeps that block in use.
 //!
 //! Numbers begin above every block of a data area. The pages of their entries lie in a file of their own, `fragments`,
 //! and have 96 entries of 40 bytes: those of blocks, followed by the place. So the last 32 numbers of each page do not

@@ -2,8 +2,9 @@
 //! their entries in the block table are damaged, and finds the fragments of a pack that has gaps.
 //!
 //! A directory says what was written, not what is live: the number of a fragment that left the pack may name other
-//! content by now. Of the directories of live packs that name a number, the one with the highest order is right, because
-//! orders are given out after numbers. Its checksum is keyed and has the pbn in it, so no user's data passes for one.
+//! content by now. Of the directories of live packs that name a number, the one with the highest order is right,
+//! because orders are given out after numbers. Its checksum is keyed and has the pbn in it, so no user's data passes
+//! for one.
 
 use oncefs_compress::Coding;
 

@@ -25,8 +25,8 @@ pub const BAD: u8 = 1;
 pub const COPIED: u8 = 2;
 /// Flag: the block is a replica, and a record has its reference.
 pub const REPLICA: u8 = 4;
-/// Flag: the block holds fragments. Its count is how many have a byte in it; that of the last block of a pack is how many
-/// fragments the pack has, and its tag is their length together.
+/// Flag: the block holds fragments. Its count is how many have a byte in it; that of the last block of a pack is how
+/// many fragments the pack has, and its tag is their length together.
 pub const PACK: u8 = 8;
 /// Flag: the content does not shrink when it is compressed.
 pub const INCOMPRESSIBLE: u8 = 16;

@@ -1,12 +1,13 @@
 //! Check: every invariant across the engine's structures, as code. Tests, the crash explorer and fsck share it.
 //!
-//! (1) Every block of a map lies in the data area, or is a fragment. (2) A block's reference count equals its references
-//! from all maps and from records; that of a block that holds fragments, how many it holds. (3) The totals equal the table and the maps, and never promise more than the data area has. (4) No
-//! live block is free in the allocator. (5) When data is read: every live block's content has the tag in the table,
-//! except for blocks known to be bad. (6) Every page of the table and every leaf can be decoded, and no page is newer
-//! than the log. (7) Every map's id was handed out. (8) Every record of the engine has a key of a known form. (9) A pending clone has a younger id than
-//! its source, both were handed out, and its marks lie within the leaves that it may lack. (10) No two fragments share a byte, and the last block of a
-//! pack has the length of its fragments.
+//! (1) Every block of a map lies in the data area, or is a fragment. (2) A block's reference count equals its
+//! references from all maps and from records; that of a block that holds fragments, how many it holds. (3) The totals
+//! equal the table and the maps, and never promise more than the data area has. (4) No live block is free in the
+//! allocator. (5) When data is read: every live block's content has the tag in the table, except for blocks known to be
+//! bad. (6) Every page of the table and every leaf can be decoded, and no page is newer than the log. (7) Every map's
+//! id was handed out. (8) Every record of the engine has a key of a known form. (9) A pending clone has a younger id
+//! than its source, both were handed out, and its marks lie within the leaves that it may lack. (10) No two fragments
+//! share a byte, and the last block of a pack has the length of its fragments.
 //!
 //! An audit reads all maps once, then the block table once, then the live blocks of the data area once. The references
 //! are sorted in between (`sort.rs`). So its memory is bounded whatever the size of the volume, and proportional to the

@@ -226,8 +226,8 @@ impl Fixer {
         Ok(())
     }
 
-    /// Gives a fragment that has references but no entry a new one, with the place that a directory names. Without such a
-    /// directory its content is lost: it has no place.
+    /// Gives a fragment that has references but no entry a new one, with the place that a directory names. Without such
+    /// a directory its content is lost: it has no place.
     fn restore_fragment(&self, pbn: Pbn, count: u32, found: Option<&(Tag, FragmentPlace)>) -> Result<()> {
         let bad = self.state.lock().bad.get(pbn);
         let tag = bad.map(|record| record.tag).or(found.map(|(tag, _)| *tag)).unwrap_or_default();

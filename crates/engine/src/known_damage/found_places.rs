@@ -1,7 +1,7 @@
 //! Where fragments with damaged entries lie, as a search in the directories of packs has found it.
 //!
-//! Such a fragment is not shared, changed, freed or moved until fsck has rebuilt its entry, so its place stays right while
-//! the volume is open.
+//! Such a fragment is not shared, changed, freed or moved until fsck has rebuilt its entry, so its place stays right
+//! while the volume is open.
 
 use hashbrown::{HashMap, HashSet};
 

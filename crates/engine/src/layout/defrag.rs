@@ -28,8 +28,8 @@ const RUN_BLOCKS_MIN_MAX: u32 = 1_024;
 const PORTION_LEAVES: usize = 16;
 const _: () = assert!(PORTION_LEAVES <= WINDOW_LEAVES);
 
-/// Runs of a file, in its order. Fragments that follow each other in the file are one run while they follow each other in
-/// the data area, whatever their numbers are.
+/// Runs of a file, in its order. Fragments that follow each other in the file are one run while they follow each other
+/// in the data area, whatever their numbers are.
 #[derive(Default)]
 struct LaidOut {
     runs: Vec<FileRun>,

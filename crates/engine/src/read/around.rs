@@ -3,8 +3,8 @@
 //! Small files that were written together lie side by side, and a program that reads one of them mostly reads the
 //! others, in any order. Each would wait for the device, though reading a region of them takes little longer than
 //! reading one. So if a small file is read as a whole and is not in memory, its region is read and enters the read
-//! cache. Fragments of small files that were compressed together have adjacent numbers and lie side by side: their region
-//! is one of numbers.
+//! cache. Fragments of small files that were compressed together have adjacent numbers and lie side by side: their
+//! region is one of numbers.
 //!
 //! Only blocks enter that are referred to now, are on the device, and have the content of their tag. The caller's pin
 //! keeps all of them from being reused meanwhile.

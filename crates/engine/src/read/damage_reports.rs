@@ -1,5 +1,5 @@
-//! Reports of damage: a block that seems damaged, and blocks that may hold lost content. Reads and writes only report what
-//! they noticed. The worker handles it.
+//! Reports of damage: a block that seems damaged, and blocks that may hold lost content. Reads and writes only report
+//! what they noticed. The worker handles it.
 
 use crate::base::part;
 use crate::{Pbn, Tag};

@@ -1,5 +1,5 @@
-//! Reads fragments: the blocks of the device that hold them, in as few requests as possible and all of them at once, and
-//! expands each into its place. What comes out is compared with tags like any block that was read.
+//! Reads fragments: the blocks of the device that hold them, in as few requests as possible and all of them at once,
+//! and expands each into its place. What comes out is compared with tags like any block that was read.
 //!
 //! A read has three steps. Planning looks up the places. The caller makes the requests, together with those for blocks
 //! that are not compressed. Then the fragments are expanded straight into the caller's memory, those of a large read by
@@ -21,8 +21,8 @@ use crate::state::table::damaged_entry;
 use crate::sync::{LockRank, Mutex};
 use crate::{BLOCK_BYTES, Error, Pbn, Result};
 
-/// Fragments this near to each other are read in one request. So a request of a program reads at most four times as much
-/// as it wants.
+/// Fragments this near to each other are read in one request. So a request of a program reads at most four times as
+/// much as it wants.
 pub const GAP_BYTES_MAX: u64 = 8 << 10;
 /// Most bytes of a request.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
@@ -132,8 +132,8 @@ impl FragmentReader {
         self.expand(planned, &read)
     }
 
-    /// Expands the fragments of a read whose requests had these results. Returns the result of each span. After an error
-    /// the bytes of a span are undefined.
+    /// Expands the fragments of a read whose requests had these results. Returns the result of each span. After an
+    /// error the bytes of a span are undefined.
     pub fn expand(&self, planned: PlannedRead<'_>, read: &[Result<()>]) -> Vec<Result<()>> {
         let PlannedRead { placed, extents, buffers, mut results } = planned;
         assert_eq!(read.len(), extents.len(), "a result for each request");

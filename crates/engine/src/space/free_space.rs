@@ -167,8 +167,8 @@ impl FreeSpace {
         runs.iter().for_each(|run| allocators.release(*run));
     }
 
-    /// Frees blocks and numbers that were once published. `find` names them under the allocator's lock, so that none is handed out
-    /// before its state is settled. `forget` drops their cached content. False: `find` found nothing to do.
+    /// Frees blocks and numbers that were once published. `find` names them under the allocator's lock, so that none is
+    /// handed out before its state is settled. `forget` drops their cached content. False: `find` found nothing to do.
     pub fn release(&self, find: impl FnOnce() -> Option<Vec<Run>>, forget: impl Fn(Run)) -> bool {
         let mut allocators = self.allocators.lock();
         let Some(mut runs) = find() else { return false };

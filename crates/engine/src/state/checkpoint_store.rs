@@ -68,7 +68,8 @@ impl CheckpointStore {
         Ok(pages_in(&bytes, numbers.iter().copied()))
     }
 
-    /// Makes reads of pages of blocks, each as it is. It does not block writers of pages, so a page written meanwhile may be torn.
+    /// Makes reads of pages of blocks, each as it is. It does not block writers of pages, so a page written meanwhile
+    /// may be torn.
     pub fn submit_page_reads(&self, reads: &mut [Io<'_>]) {
         self.table.submit(reads);
     }

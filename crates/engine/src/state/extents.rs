@@ -10,7 +10,8 @@ use crate::{Error, MapId, Pbn, Result};
 
 /// Leaves that are loaded together.
 const PORTION_LEAVES: usize = 64;
-/// A range of so few leaves is not searched for those that hold something: a look-up of one leaf costs less than a scan.
+/// A range of so few leaves is not searched for those that hold something: a look-up of one leaf costs less than a
+/// scan.
 const FEW_LEAVES: u64 = 2;
 
 impl Metadata {

@@ -1,5 +1,5 @@
-//! Loads pages of the block table, and holds the publish lock while they are looked at or changed. Readers see the pages,
-//! and nothing else of the published state.
+//! Loads pages of the block table, and holds the publish lock while they are looked at or changed. Readers see the
+//! pages, and nothing else of the published state.
 
 use hashbrown::{HashMap, HashSet};
 

@@ -19,8 +19,8 @@ use crate::{MapId, Pbn, Result};
 /// Pages that are loaded and kept at a time.
 const PORTION_PAGES: usize = 64;
 
-/// Pages of a group: the tags of 2 MiB of data, or the places of 1.5 MiB. The pages that a read lacks are read in groups:
-/// a larger request costs a device no more.
+/// Pages of a group: the tags of 2 MiB of data, or the places of 1.5 MiB. The pages that a read lacks are read in
+/// groups: a larger request costs a device no more.
 const GROUP_PAGES: u64 = 4;
 
 /// Pages of the block table that memory lacks.
@@ -162,9 +162,9 @@ impl Metadata {
         Ok(pages)
     }
 
-    /// The next pages of the block table from `from` on that may have entries of blocks in use, at most `count`, as they
-    /// are now, with the number of the first. A page that cannot be read is None. They do not displace pages that memory
-    /// keeps. None: no such page follows.
+    /// The next pages of the block table from `from` on that may have entries of blocks in use, at most `count`, as
+    /// they are now, with the number of the first. A page that cannot be read is None. They do not displace pages that
+    /// memory keeps. None: no such page follows.
     pub fn pages_of_blocks(&self, from: u64, count: u64) -> Result<Option<(u64, Vec<Option<Page>>)>> {
         let on_disk = self.stored.next_written_page(from)?;
         let (in_memory, end) = {
@@ -359,8 +359,8 @@ impl Metadata {
         pbns.map(have).collect()
     }
 
-    /// Reads pages of the block table, and keeps them in memory until a checkpoint. With a page of fragments, also those
-    /// of the blocks that they lie in, which their release changes.
+    /// Reads pages of the block table, and keeps them in memory until a checkpoint. With a page of fragments, also
+    /// those of the blocks that they lie in, which their release changes.
     pub fn keep_pages(&self, pages: &[u64]) -> Result<()> {
         let mut behind = BTreeSet::new();
         for portion in pages.chunks(PORTION_PAGES) {

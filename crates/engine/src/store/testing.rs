@@ -1,5 +1,5 @@
-//! Volumes for tests, the crash explorer and the fuzzer: on any devices, without threads, driven by hand. Only in builds
-//! with the feature `testing`.
+//! Volumes for tests, the crash explorer and the fuzzer: on any devices, without threads, driven by hand. Only in
+//! builds with the feature `testing`.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Compression by the worker on volumes in memory: what it saves, that content stays, what a power cut leaves, what damage
-//! does, and that space comes back.
+//! Compression by the worker on volumes in memory: what it saves, that content stays, what a power cut leaves, what
+//! damage does, and that space comes back.
 
 use oncefs_compress::Method;
 use oncefs_dedup::Compress;

@@ -1,5 +1,5 @@
-//! Reads of compressed files: their requests to the device, what memory keeps of them, and what one damaged fragment costs
-//! a large read.
+//! Reads of compressed files: their requests to the device, what memory keeps of them, and what one damaged fragment
+//! costs a large read.
 
 use std::sync::Arc;
 

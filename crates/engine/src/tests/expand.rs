@@ -1,5 +1,5 @@
-//! The way back from compression, on volumes in memory: nothing stays compressed, what was shared stays shared, content stays,
-//! and a power cut, a full volume and damage leave each block one or the other.
+//! The way back from compression, on volumes in memory: nothing stays compressed, what was shared stays shared, content
+//! stays, and a power cut, a full volume and damage leave each block one or the other.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,5 +1,5 @@
-//! Packs on volumes in memory: what repacking gives back and what it writes, what a reader, a full volume and a power cut
-//! see of it, and what fsck makes of damaged entries.
+//! Packs on volumes in memory: what repacking gives back and what it writes, what a reader, a full volume and a power
+//! cut see of it, and what fsck makes of damaged entries.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -353,8 +353,8 @@ pub fn open(
     Ok((superblock, backend))
 }
 
-/// Makes the table of fragments, empty, and then notes that the volume may have some. A crash in between leaves an empty
-/// file, which is used the next time.
+/// Makes the table of fragments, empty, and then notes that the volume may have some. A crash in between leaves an
+/// empty file, which is used the next time.
 fn make_fragments(volume: &Path, data: &dyn Device) -> Result<()> {
     let bytes = data.len().map_err(|e| Error::io("looking at the data area", e))?;
     if bytes > Blocks(FIRST_NUMBER).bytes() {
@@ -372,7 +372,8 @@ fn make_fragments(volume: &Path, data: &dyn Device) -> Result<()> {
 }
 
 /// Removes the table of fragments, which has none, after it is noted that the volume has none: from then on earlier
-/// versions open it. A crash in between leaves a file that nothing reads, which is used again with the next compression.
+/// versions open it. A crash in between leaves a file that nothing reads, which is used again with the next
+/// compression.
 pub fn remove_fragments(volume: &Path) -> Result<()> {
     if let DataPlace::Objects(_) = superblock_file::read(volume)?.data {
         // Its table of fragments is an image, and earlier versions know no volume in objects.
@@ -483,7 +484,8 @@ pub fn check_table(table: &dyn Device, volume_id: [u8; 16], checkpoints: RangeIn
     ))
 }
 
-/// Host space of the volume beside its data area: log, block table, records, ballast. A file with two names counts once.
+/// Host space of the volume beside its data area: log, block table, records, ballast. A file with two names counts
+/// once.
 pub fn metadata_bytes(volume: &Path) -> u64 {
     fn of(directory: &Path, counted: &mut BTreeSet<u64>) -> u64 {
         let Ok(entries) = fs::read_dir(directory) else { return 0 };

@@ -22,8 +22,8 @@ impl Volume {
         self.base.stored.settle_records();
     }
 
-    /// Whether the volume has a table of fragments that it needs no more: nothing is compressed, and nothing is going to
-    /// be. Call it after a checkpoint. The totals alone do not prove it: after damage they may be wrong.
+    /// Whether the volume has a table of fragments that it needs no more: nothing is compressed, and nothing is going
+    /// to be. Call it after a checkpoint. The totals alone do not prove it: after damage they may be wrong.
     pub fn can_forget_fragments(&self) -> Result<bool> {
         let compresses = self.base.tuning.with(|settings| settings.compress) != Compress::Off;
         let stored = &self.base.stored;

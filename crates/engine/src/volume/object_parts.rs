@@ -38,8 +38,8 @@ pub fn prepare(access: &ObjectAccess) -> Result<Vec<u16>> {
     Cluster::prepare(access).map_err(failed(access))
 }
 
-/// Makes the images of a volume with `data` blocks. Objects that an earlier attempt at the same volume left are removed;
-/// all others are in the way.
+/// Makes the images of a volume with `data` blocks. Objects that an earlier attempt at the same volume left are
+/// removed; all others are in the way.
 pub fn make(
     access: &ObjectAccess,
     data: Blocks,

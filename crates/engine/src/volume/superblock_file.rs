@@ -1,6 +1,6 @@
-//! The superblock lies in two files, `superblock` and `copies/superblock`. It changes when the volume gets its first lazy
-//! clone, when it is first mounted to be compressed, and when nothing in it is compressed any more. While the two differ,
-//! the volume has no such clone or no compressed block, so an intact one is right.
+//! The superblock lies in two files, `superblock` and `copies/superblock`. It changes when the volume gets its first
+//! lazy clone, when it is first mounted to be compressed, and when nothing in it is compressed any more. While the two
+//! differ, the volume has no such clone or no compressed block, so an intact one is right.
 
 use std::fs;
 use std::io;

@@ -7,9 +7,9 @@
 //! crash after it leaves the fragments.
 //!
 //! A block that several places share is compressed once: the pass remembers its fragment until all of them are moved.
-//! If too many are remembered, shared blocks stay as they are until the next pass, so no pass separates what was shared.
-//! That holds for files too whose policy is not to be compressed: what they share with files that are stays whole if the
-//! pass comes to them first, and becomes a fragment otherwise.
+//! If too many are remembered, shared blocks stay as they are until the next pass, so no pass separates what was
+//! shared. That holds for files too whose policy is not to be compressed: what they share with files that are stays
+//! whole if the pass comes to them first, and becomes a fragment otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -164,8 +164,8 @@ impl BlockCompressor {
         }
     }
 
-    /// One turn: compresses a batch of about `blocks_max` blocks. Returns how many blocks it looked at. None: compression is off, or nothing was
-    /// placed since the last pass began.
+    /// One turn: compresses a batch of about `blocks_max` blocks. Returns how many blocks it looked at. None:
+    /// compression is off, or nothing was placed since the last pass began.
     pub fn compress_some(&self, blocks_max: u64) -> Result<Option<u64>> {
         if self.tuning.with(|settings| settings.compress) == Compress::Off {
             return Ok(None);
@@ -177,8 +177,8 @@ impl BlockCompressor {
         looked_at
     }
 
-    /// Compresses the blocks at these places because an administrator asks for it, whatever their files' policies are. What the worker's pass remembers of
-    /// shared blocks holds for them too, so this waits for its turn to end.
+    /// Compresses the blocks at these places because an administrator asks for it, whatever their files' policies are.
+    /// What the worker's pass remembers of shared blocks holds for them too, so this waits for its turn to end.
     pub fn compress_asked(&self, places: &[Place]) -> Result<()> {
         let mut pass = loop {
             match self.pass.lock().take() {
@@ -236,7 +236,8 @@ impl BlockCompressor {
         published
     }
 
-    /// Those of the wanted blocks at these places that may be compressed, ascending. Notes shared blocks of files that are not.
+    /// Those of the wanted blocks at these places that may be compressed, ascending. Notes shared blocks of files that
+    /// are not.
     fn candidates(&self, places: &[Place], wanted: &HashSet<Pbn>, pass: &mut Pass) -> Vec<Candidate> {
         let is_known = |pbn: &Pbn| !is_fragment(*pbn) && self.staging.get(*pbn).is_none();
         let pbns = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(is_known));

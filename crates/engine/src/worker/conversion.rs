@@ -1,5 +1,5 @@
-//! Compression and its undoing on request (`oncefs compress`, `oncefs expand`): a portion of one map or of all maps at a
-//! time, at full speed and whatever the worker's hours are.
+//! Compression and its undoing on request (`oncefs compress`, `oncefs expand`): a portion of one map or of all maps at
+//! a time, at full speed and whatever the worker's hours are.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
-//! The way back from compression (`oncefs expand`): fragments become blocks again. It is a remap to a larger copy: a new
-//! block with the same content, the file's place gets it, and the fragment is released.
+//! The way back from compression (`oncefs expand`): fragments become blocks again. It is a remap to a larger copy: a
+//! new block with the same content, the file's place gets it, and the fragment is released.
 //!
-//! A batch is read, compared with the table, written to free blocks in the order of the files, and published leaf by leaf.
-//! A crash before a publication is durable leaves its fragments in their places and the blocks free; a crash after it
-//! leaves the blocks.
+//! A batch is read, compared with the table, written to free blocks in the order of the files, and published leaf by
+//! leaf. A crash before a publication is durable leaves its fragments in their places and the blocks free; a crash
+//! after it leaves the blocks.
 //!
-//! A fragment that several places share is expanded once: its block is remembered until all of them are moved. If too many
-//! are remembered, shared fragments stay as they are until the next pass, so no pass separates what was shared.
+//! A fragment that several places share is expanded once: its block is remembered until all of them are moved. If too
+//! many are remembered, shared fragments stay as they are until the next pass, so no pass separates what was shared.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -130,8 +130,8 @@ impl BlockExpander {
         }
     }
 
-    /// The blocks that fragments become, in the order of the files. Shared ones get fingerprints, so that the next place
-    /// that has them is known to have the content of their blocks.
+    /// The blocks that fragments become, in the order of the files. Shared ones get fingerprints, so that the next
+    /// place that has them is known to have the content of their blocks.
     fn batch_of(
         &self,
         places: &[Place],

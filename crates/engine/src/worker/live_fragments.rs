@@ -1,5 +1,5 @@
-//! Reads the live fragments of packs as they lie there, compressed: the directory names them, the block table says which
-//! are live, and each is expanded once, so that no damage is carried to another place.
+//! Reads the live fragments of packs as they lie there, compressed: the directory names them, the block table says
+//! which are live, and each is expanded once, so that no damage is carried to another place.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -40,8 +40,8 @@ part! {
 }
 
 impl PackReader {
-    /// The live fragments of packs, in the order of packs. A pack that is not as the table says, or of which anything is
-    /// damaged, is left out as a whole, because it could not become free. The caller has the packs pinned.
+    /// The live fragments of packs, in the order of packs. A pack that is not as the table says, or of which anything
+    /// is damaged, is left out as a whole, because it could not become free. The caller has the packs pinned.
     pub fn read(&self, packs: &[SparsePack]) -> Vec<LiveFragment> {
         let ends: Vec<(Pbn, u64)> = packs.iter().map(|pack| (pack.end, 1)).collect();
         let directories = self.read_runs(&ends);
@@ -77,8 +77,8 @@ impl PackReader {
         results.into_iter().zip(&buffers).map(|(result, buffer)| result.map(|()| buffer.to_vec())).collect()
     }
 
-    /// The fragments that still lie in a pack. None: they are not all that the table counts there, or one is known to be
-    /// bad.
+    /// The fragments that still lie in a pack. None: they are not all that the table counts there, or one is known to
+    /// be bad.
     fn live(&self, pack: &SparsePack, directory: &PackDirectory) -> Option<Places> {
         let places: Places = directory.places(pack.end).collect();
         let mut live = Places::new();

@@ -1,12 +1,12 @@
-//! Repacking by the worker: the live fragments of packs with gaps go to new packs, and all blocks of the old ones become
-//! free. A fragment keeps its number, so no map, hint or record changes: only its place in the block table does.
+//! Repacking by the worker: the live fragments of packs with gaps go to new packs, and all blocks of the old ones
+//! become free. A fragment keeps its number, so no map, hint or record changes: only its place in the block table does.
 //!
 //! A pass looks for the packs with the largest gaps first. It begins when gaps take more than a twentieth of what packs
 //! take and fragments were freed since the last one. The bytes that it writes are bounded by what else was written
 //! ([`budget`]), because a flash device wears out by writes.
 //!
-//! A crash before the group is durable leaves the fragments in their old places and the new packs free; a crash after it
-//! leaves them in the new ones. The old blocks become free with the group, after the readers that may look there.
+//! A crash before the group is durable leaves the fragments in their old places and the new packs free; a crash after
+//! it leaves them in the new ones. The old blocks become free with the group, after the readers that may look there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

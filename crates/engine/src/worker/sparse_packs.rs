@@ -1,5 +1,5 @@
-//! Finds packs that hold few live fragments for the blocks that they keep in use, in the order of the data area, from the
-//! block table alone.
+//! Finds packs that hold few live fragments for the blocks that they keep in use, in the order of the data area, from
+//! the block table alone.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl SparsePacks {
     }
 }
 
-/// The pack that ends with a block, if it is sparse. `before` has a bit for each of the blocks before it that may be one
-/// of its own: those that hold fragments, behind the end of another pack.
+/// The pack that ends with a block, if it is sparse. `before` has a bit for each of the blocks before it that may be
+/// one of its own: those that hold fragments, behind the end of another pack.
 fn sparse_at(pbn: Pbn, entry: &Entry, percent: u64, before: &mut u16) -> Option<SparsePack> {
     let Some(bytes) = entry.pack_bytes() else {
         *before = (*before << 1 | u16::from(entry.is_pack())) & OWN_BLOCKS;

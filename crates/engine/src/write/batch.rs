@@ -17,7 +17,8 @@ pub enum Outcome {
     Share(Pbn),
     /// Equal to an earlier block of the batch.
     Twin(usize),
-    /// Stored anew, with its pbn once it is placed. A block with an entry in `fragments` has the number of its fragment.
+    /// Stored anew, with its pbn once it is placed. A block with an entry in `fragments` has the number of its
+    /// fragment.
     Anew(Option<Pbn>),
 }
 

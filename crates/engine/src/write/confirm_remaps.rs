@@ -1,5 +1,5 @@
-//! Confirms remaps: a block and its target must have the same content. Fingerprints decide; if one is missing, the bytes
-//! are compared.
+//! Confirms remaps: a block and its target must have the same content. Fingerprints decide; if one is missing, the
+//! bytes are compared.
 
 use std::sync::atomic::Ordering::Relaxed;
 

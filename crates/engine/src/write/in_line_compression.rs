@@ -1,5 +1,5 @@
-//! Compression as blocks are written (`compress=inline` and `auto`): decides for each request whether its new blocks become
-//! fragments, and makes them. Nothing is placed yet.
+//! Compression as blocks are written (`compress=inline` and `auto`): decides for each request whether its new blocks
+//! become fragments, and makes them. Nothing is placed yet.
 //!
 //! It runs in the request's thread after sharing is decided, so a shared block is never compressed, and tags, hints and
 //! fingerprints speak of the uncompressed block.
@@ -23,7 +23,8 @@ use crate::write::packed::Packed;
 /// Requests with fewer new blocks are left to the worker. They are collected in memory and may ride in the log, and a
 /// pack of few fragments saves hardly a block.
 pub const COMPRESSED_BLOCKS_MIN: usize = 32;
-/// How many blocks of a request are tried before all are compressed. If none of them shrinks, the request is left alone.
+/// How many blocks of a request are tried before all are compressed. If none of them shrinks, the request is left
+/// alone.
 const PROBED_BLOCKS: usize = 4;
 /// A request has to save one part in this many of its new blocks: fragments beside whole blocks are more pieces.
 const SAVED_PART_MIN: u64 = 8;

@@ -1,5 +1,5 @@
-//! The fragments of one write, and how they lie on the data area: one behind the other, in packs of up to 64 KiB that end
-//! with directories.
+//! The fragments of one write, and how they lie on the data area: one behind the other, in packs of up to 64 KiB that
+//! end with directories.
 
 use std::ops::Range;
 
@@ -125,8 +125,8 @@ impl Packed {
     }
 }
 
-/// The packs of fragments of these lengths that fill the runs one after the other. Err: how many blocks the rest needs at
-/// least.
+/// The packs of fragments of these lengths that fill the runs one after the other. Err: how many blocks the rest needs
+/// at least.
 fn packs_in(lengths: &[u16], runs: &[Run]) -> Result<Vec<PlacedPack>, u64> {
     let mut packs = Vec::new();
     let mut next = 0;

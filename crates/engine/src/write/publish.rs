@@ -19,7 +19,8 @@ use crate::{Change, Error, MapId, Pbn, Result, Tag};
 
 /// The result of applying a plan.
 pub enum Applied {
-    /// Everything is published. Hints, backlog, damage and signals still have to be notified, see [`Publisher::notify_observers`].
+    /// Everything is published. Hints, backlog, damage and signals still have to be notified, see
+    /// [`Publisher::notify_observers`].
     Done(Published),
     /// Nothing is published.
     Refused(Refusal),

@@ -152,8 +152,8 @@ impl RangeParts {
 
     /// Gets ready for a change that fills a range, before its map is locked: pending clones take its leaves, and memory
     /// gets them. That includes leaves that hold nothing yet, because only a look-up tells that they are empty, and an
-    /// empty leaf is taken too before it is filled. At most as many as a part may have. If one cannot be taken or leaves
-    /// memory again, the change itself deals with it.
+    /// empty leaf is taken too before it is filled. At most as many as a part may have. If one cannot be taken or
+    /// leaves memory again, the change itself deals with it.
     pub fn read_ahead_of_filling(&self, map: MapId, blocks: &Range<u64>) {
         let leaves_max = self.journal.bounds().gated_leaves_max;
         let first = blocks.start / LEAF_BLOCKS;

@@ -1,7 +1,8 @@
 //! The places of new directories that may have a name already: a filter in bounded memory.
 //!
 //! A copy of a tree adds names to directories that no program sees. So a place that is not in the filter is empty, and
-//! needs no look-up in the sorted state. A place that is in it may still be empty, because the filter is a Bloom filter.
+//! needs no look-up in the sorted state. A place that is in it may still be empty, because the filter is a Bloom
+//! filter.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 

@@ -74,8 +74,8 @@ fn places(fs: &FileSystem) -> u64 {
     }
 }
 
-/// Ten million files with `ONCEFS_HUGE=1`; the test then also prints and checks the memory they take. It needs the bounds
-/// that a daemon with this much memory sets on what the C library keeps: docs/ranks.md has the command.
+/// Ten million files with `ONCEFS_HUGE=1`; the test then also prints and checks the memory they take. It needs the
+/// bounds that a daemon with this much memory sets on what the C library keeps: docs/ranks.md has the command.
 #[test]
 fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
     let is_huge = std::env::var_os("ONCEFS_HUGE").is_some();
@@ -161,7 +161,8 @@ fn a_file_that_lost_its_name_before_it_gets_its_rank_stays_as_it_is() {
     fs.close().unwrap();
 }
 
-/// A file made without a name may get its first one after the ranker saw that it has none, and before its place is gone.
+/// A file made without a name may get its first one after the ranker saw that it has none, and before its place is
+/// gone.
 #[test]
 fn a_file_that_is_named_while_the_ranker_drops_its_place_keeps_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -23,8 +23,8 @@ pub fn invalidate_inode(inode: u64, offset: i64, len: i64) -> Message {
     message(INVALIDATE_INODE, &body.finish(24))
 }
 
-/// Makes the kernel forget what a name in a directory stands for, or that there is none of this name. `name` has at most
-/// 255 bytes.
+/// Makes the kernel forget what a name in a directory stands for, or that there is none of this name. `name` has at
+/// most 255 bytes.
 pub fn invalidate_entry(parent: u64, name: &[u8]) -> Message {
     let mut body = Writer::with_capacity(16);
     // The length without the NUL byte after the name, and no flags.

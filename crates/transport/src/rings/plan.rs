@@ -17,8 +17,8 @@ const SPARES_SHARE: usize = 8;
 /// More than this many for each CPU gain nothing.
 const SPARES_OF_QUEUE: usize = 32;
 
-/// Threads, their queues and their buffers. The kernel has a queue for each CPU that the machine may have, and every queue
-/// needs an entry.
+/// Threads, their queues and their buffers. The kernel has a queue for each CPU that the machine may have, and every
+/// queue needs an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// By thread: the CPU whose queue it serves with one entry. That CPU is on line.

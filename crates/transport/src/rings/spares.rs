@@ -1,11 +1,12 @@
 //! Counts the entries that may still be added to replace those with late replies. One count for all threads bounds
-//! their memory, and a share of each queue keeps the others from taking it all. Also counts, for each queue, the entries that are sure to come back to the kernel.
+//! their memory, and a share of each queue keeps the others from taking it all. Also counts, for each queue, the
+//! entries that are sure to come back to the kernel.
 //!
 //! The kernel gives a queued request only to an entry that comes back with a reply (Linux 6.14 to 6.18). A new entry
-//! gets requests that arrive later, and not those that are queued already. So a queue goes on only if one of its entries
-//! comes back whatever else happens. Such an entry is steady: it has a request for a moment, or waits for one. An entry
-//! whose reply waits for other requests is not steady, and a new entry is not before its first reply. Until then it is
-//! fresh. Its thread has the kernel send it a request at once, so it is fresh for a moment only.
+//! gets requests that arrive later, and not those that are queued already. So a queue goes on only if one of its
+//! entries comes back whatever else happens. Such an entry is steady: it has a request for a moment, or waits for one.
+//! An entry whose reply waits for other requests is not steady, and a new entry is not before its first reply. Until
+//! then it is fresh. Its thread has the kernel send it a request at once, so it is fresh for a moment only.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;

@@ -196,8 +196,8 @@ impl Fault {
         }
     }
 
-    /// Lower ranks are repaired first: counts are right only when all references are, those of blocks that hold fragments
-    /// when the entries of fragments are, and totals when all counts are.
+    /// Lower ranks are repaired first: counts are right only when all references are, those of blocks that hold
+    /// fragments when the entries of fragments are, and totals when all counts are.
     pub fn rank(&self) -> u8 {
         match self {
             Fault::Sum { .. } | Fault::FragmentTotals { .. } => 4,

@@ -182,8 +182,8 @@ impl Audit<'_> {
 }
 
 impl Checker {
-    /// The length of the live fragments of the pack that ends with a block, 0 for another block of a pack. None: no live
-    /// fragment counts in the block.
+    /// The length of the live fragments of the pack that ends with a block, 0 for another block of a pack. None: no
+    /// live fragment counts in the block.
     pub fn pack_bytes_of(&self, block: Pbn) -> Result<Option<u64>> {
         let end = self.stored.fragment_pages_end()?;
         let mut number = FIRST_PAGE;

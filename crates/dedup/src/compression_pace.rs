@@ -13,7 +13,11 @@ const WINDOW_BLOCKS: u64 = 4096;
 const ON_FROM: f64 = 1.25;
 const OFF_BELOW: f64 = 0.8;
 /// While nothing is compressed, a part of one request in this many is, to learn what it takes and saves.
-const REQUESTS_PER_MEASUREMENT: u32 = 64;
+const REQUESTS_PER_MEASUREMENT: u32 = 16;
+/// How much such a measurement of a few blocks counts against earlier ones, if it took less time or more. A thread that
+/// loses its CPU meanwhile measures too much, and none measures too little.
+const WEIGHT_OF_LESS: f64 = 0.5;
+const WEIGHT_OF_MORE: f64 = 0.125;
 
 /// What is known of device and compression, and whether blocks are compressed as they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -48,7 +52,9 @@ impl CompressionPace {
     /// Learns that the device was busy with writing `blocks` blocks for this time.
     pub fn observe_device(&mut self, blocks: u64, time: Duration) {
         if blocks > 0 {
-            average(&mut self.device_seconds, blocks, time.as_secs_f64() / blocks as f64);
+            let now = time.as_secs_f64() / blocks as f64;
+            let before = self.device_seconds.unwrap_or(now);
+            self.device_seconds = Some(before + weight_of(blocks) * (now - before));
         }
     }
 
@@ -56,10 +62,15 @@ impl CompressionPace {
     pub fn observe_compressed(&mut self, blocks: u64, saved: u64, time: Duration) {
         debug_assert!(saved <= blocks, "{saved} of {blocks} blocks are saved");
         if blocks > 0 {
-            let share = saved as f64 / blocks as f64;
-            let weight = if self.compress_seconds.is_none() { 1.0 } else { weight_of(blocks) };
+            let (share, seconds) = (saved as f64 / blocks as f64, time.as_secs_f64() / blocks as f64);
+            let before = self.compress_seconds.unwrap_or(seconds);
+            let weight = match self.compress_seconds {
+                None => 1.0,
+                Some(_) if self.is_on => weight_of(blocks),
+                Some(before) => weight_of(blocks).max(if seconds < before { WEIGHT_OF_LESS } else { WEIGHT_OF_MORE }),
+            };
             self.saved_share += weight * (share - self.saved_share);
-            average(&mut self.compress_seconds, blocks, time.as_secs_f64() / blocks as f64);
+            self.compress_seconds = Some(before + weight * (seconds - before));
         }
     }
 
@@ -102,11 +113,6 @@ impl fmt::Display for CompressionPace {
             "{when}: a block takes the device {device:.1} us, and compression {compress:.1} us to save {saved:.0} %"
         )
     }
-}
-
-fn average(seconds: &mut Option<f64>, blocks: u64, now: f64) {
-    let before = seconds.unwrap_or(now);
-    *seconds = Some(before + weight_of(blocks) * (now - before));
 }
 
 /// The weight of these blocks against earlier ones.
@@ -153,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_request_and_one_in_64_is_measured_while_nothing_is_compressed() {
+    fn the_first_request_and_one_in_16_is_measured_while_nothing_is_compressed() {
         let mut pace = CompressionPace::default();
         assert_eq!(
             (pace.next(true), pace.next(false), pace.next(false)),
@@ -161,7 +167,22 @@ mod tests {
         );
         let mut pace = measured(8, 20);
         let measured = (0..640).filter(|_| pace.next(false) == CompressNow::Measure).count();
-        assert_eq!(measured, 10);
+        assert_eq!(measured, 40);
+    }
+
+    #[test]
+    fn a_few_measurements_make_good_a_first_one_that_took_too_long() {
+        // The first compression waits for memory, or its thread loses the CPU: 300 us a block.
+        let mut pace = measured(98, 300);
+        assert_eq!(pace.next(false), CompressNow::No);
+        for _ in 0..4 {
+            pace.observe_compressed(8, 4, 8 * 20 * MICROSECOND);
+        }
+        assert_eq!(pace.next(false), CompressNow::Yes);
+        // One that took too long among good ones changes little.
+        let mut pace = CompressionPace { is_on: false, ..measured(98, 20) };
+        pace.observe_compressed(8, 4, 8 * 150 * MICROSECOND);
+        assert_eq!(pace.next(false), CompressNow::Yes);
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl InLineCompressor {
             match now {
                 CompressNow::Yes => self.compress_blocks(&mut tools, batch, anew),
                 CompressNow::Measure | CompressNow::No => {
-                    self.pack(&mut tools, batch, &anew[..MEASURED_BLOCKS]);
+                    self.measure(&mut tools, batch, &anew[..MEASURED_BLOCKS]);
                     None
                 }
             }
@@ -116,6 +116,15 @@ impl InLineCompressor {
         let is_kept = |index: &usize| packed.indexes().binary_search(index).is_err();
         batch.incompressible.extend(anew.iter().copied().filter(is_kept));
         (saved_by(&packed) * SAVED_PART_MIN >= anew.len() as u64).then_some(packed)
+    }
+
+    /// Learns what compressing these blocks takes and saves. They are compressed once before the clock runs, because
+    /// tables that were not used for long have to come back to the CPU's caches.
+    fn measure(&self, tools: &mut Tools, batch: &Batch, blocks: &[usize]) {
+        for &index in blocks {
+            tools.compressor.compress(batch.block(index));
+        }
+        self.pack(tools, batch, blocks);
     }
 
     /// The fragments of these blocks, without those that do not shrink. Notes how long that took.

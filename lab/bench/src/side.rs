@@ -418,6 +418,11 @@ impl Side {
         run(Command::new(&self.bench.oncefs).arg(command).arg(self.volume()).args(words))
     }
 
+    /// Compresses everything in a mounted oncefs.
+    pub fn compress(&self) -> Result<()> {
+        run(Command::new(&self.bench.oncefs).arg("compress").arg(self.root())).map(|_| ())
+    }
+
     /// What a piece costs on a mounted oncefs.
     pub fn piece_cost(&self) -> Result<PieceCost> {
         let stats = self.stats()?;

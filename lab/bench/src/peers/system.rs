@@ -21,14 +21,18 @@ pub enum System {
     Btrfs,
     /// Btrfs mounted with compress=zstd:1.
     BtrfsZstd,
+    /// Btrfs mounted with compress=zstd:3.
+    BtrfsZstd3,
     /// Btrfs on which duperemove runs after the copy.
     BtrfsDuperemove,
-    /// Both of these.
+    /// Btrfs mounted with compress=zstd:1 on which duperemove runs after the copy.
     BtrfsZstdDuperemove,
     /// An image that mksquashfs makes, with zstd: nothing can be written to it.
     Squashfs,
     /// oncefs with the profile for desktops, the default.
     OncefsDefault,
+    /// The same, mounted with compress=later and compressed after the copy.
+    OncefsCompressed,
     /// oncefs with the profile for servers.
     OncefsServer,
     /// oncefs with the profile for small boards.
@@ -41,6 +45,7 @@ pub enum Later {
     Nothing,
     Duperemove,
     Worker,
+    WorkerAndCompression,
 }
 
 impl System {
@@ -51,10 +56,12 @@ impl System {
             System::Xfs => "xfs",
             System::Btrfs => "btrfs",
             System::BtrfsZstd => "btrfs, zstd:1",
+            System::BtrfsZstd3 => "btrfs, zstd:3",
             System::BtrfsDuperemove => "btrfs, duperemove",
             System::BtrfsZstdDuperemove => "btrfs, zstd:1, duperemove",
             System::Squashfs => "squashfs, zstd (read-only)",
             System::OncefsDefault => "oncefs, default",
+            System::OncefsCompressed => "oncefs, compressed",
             System::OncefsServer => "oncefs, server",
             System::OncefsEdge => "oncefs, edge",
         }
@@ -69,7 +76,9 @@ impl System {
             System::Xfs => (Kind::Kernel(KernelFs::Xfs), &[], &[]),
             System::Btrfs | System::BtrfsDuperemove => (Kind::Kernel(KernelFs::Btrfs), &[], &[]),
             System::BtrfsZstd | System::BtrfsZstdDuperemove => (Kind::Kernel(KernelFs::Btrfs), &zstd, &[]),
+            System::BtrfsZstd3 => (Kind::Kernel(KernelFs::Btrfs), &["-o", "compress=zstd:3"], &[]),
             System::OncefsDefault => (Kind::Oncefs, &[], &[]),
+            System::OncefsCompressed => (Kind::Oncefs, &["-o", "compress=later"], &[]),
             System::OncefsServer => (Kind::Oncefs, &[], &["--profile", "server"]),
             System::OncefsEdge => (Kind::Oncefs, &[], &["--profile", "edge"]),
         };
@@ -82,7 +91,10 @@ impl System {
         match self {
             System::BtrfsDuperemove | System::BtrfsZstdDuperemove => Later::Duperemove,
             System::OncefsDefault | System::OncefsServer | System::OncefsEdge => Later::Worker,
-            System::Ext4 | System::Xfs | System::Btrfs | System::BtrfsZstd | System::Squashfs => Later::Nothing,
+            System::OncefsCompressed => Later::WorkerAndCompression,
+            System::Ext4 | System::Xfs | System::Btrfs | System::BtrfsZstd | System::BtrfsZstd3 | System::Squashfs => {
+                Later::Nothing
+            }
         }
     }
 
@@ -90,10 +102,14 @@ impl System {
     fn programs(self) -> &'static [&'static str] {
         match self {
             System::Xfs => &["mkfs.xfs"],
-            System::Btrfs | System::BtrfsZstd => &["mkfs.btrfs"],
+            System::Btrfs | System::BtrfsZstd | System::BtrfsZstd3 => &["mkfs.btrfs"],
             System::BtrfsDuperemove | System::BtrfsZstdDuperemove => &["mkfs.btrfs", "duperemove"],
             System::Squashfs => &["mksquashfs"],
-            System::Ext4 | System::OncefsDefault | System::OncefsServer | System::OncefsEdge => &["mkfs.ext4"],
+            System::Ext4
+            | System::OncefsDefault
+            | System::OncefsCompressed
+            | System::OncefsServer
+            | System::OncefsEdge => &["mkfs.ext4"],
         }
     }
 
@@ -113,6 +129,10 @@ impl Later {
         match self {
             Later::Nothing => Ok(None),
             Later::Worker => side.ask("dedup", &["--now", "--full"]).map(|_| None),
+            Later::WorkerAndCompression => {
+                side.ask("dedup", &["--now", "--full"])?;
+                side.compress().map(|()| None)
+            }
             // Blocks as small as those of oncefs: its default of 128 KiB finds less in small files.
             Later::Duperemove => {
                 let mut command = Command::new("duperemove");

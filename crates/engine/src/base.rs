@@ -181,22 +181,28 @@ impl BaseParts {
 }
 
 /// Declares a part and its constructor, `new(base, &part, ...)`. The part keeps handles of the parts of `base` that are
-/// named, and of other parts, which are named with their types. A field has the name of the part that it holds.
+/// named, and of other parts, which are named with their types. A field has the name of the part that it holds. State
+/// of its own follows in `own`, each field with its first value, which may use the constructor's arguments.
 macro_rules! part {
     ($(#[$about:meta])* pub struct $name:ident {
-        $vis:vis base: $($of_base:ident),+ $(; $($part:ident: $type:ty),+)?
-    }) => {
+        $vis:vis $base:ident: $($of_base:ident),* $(; $($part:ident: $type:ty),+)?
+    } $(own { $($(#[$of_field:meta])* $field:ident: $kept:ty = $first:expr),+ })?) => {
         $(#[$about])*
         pub struct $name {
-            $($vis $of_base: std::sync::Arc<$crate::base::base_part!($of_base)>,)+
+            $($vis $of_base: std::sync::Arc<$crate::base::base_part!($of_base)>,)*
             $($($vis $part: std::sync::Arc<$type>,)+)?
+            $($($(#[$of_field])* $field: $kept,)+)?
         }
 
         impl $name {
             /// It uses these parts.
-            #[allow(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-            pub fn new(base: &$crate::base::BaseParts $($(, $part: &std::sync::Arc<$type>)+)?) -> Self {
-                Self { $($of_base: base.$of_base.clone(),)+ $($($part: $part.clone(),)+)? }
+            #[allow(clippy::too_many_arguments, unused_variables, reason = "each part that it uses, by its name")]
+            pub fn new($base: &$crate::base::BaseParts $($(, $part: &std::sync::Arc<$type>)+)?) -> Self {
+                Self {
+                    $($of_base: $base.$of_base.clone(),)*
+                    $($($part: $part.clone(),)+)?
+                    $($($field: $first,)+)?
+                }
             }
         }
     };

@@ -34,6 +34,7 @@ use crate::format::fragment::{is_fragment, is_number};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::pending_clone::PendingClone;
+use crate::read::fragments::FragmentReader;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
 use crate::{BadBlock, Blocks, Error, MapId, Pbn, Result};
@@ -118,7 +119,7 @@ part! {
     /// Checks a volume that nothing else uses.
     pub struct Checker {
         pub(super) base: space, journal, state, stored, maps, data, hasher, staging;
-        metadata: Metadata, affected_files: AffectedFiles
+        metadata: Metadata, affected_files: AffectedFiles, fragment_reader: FragmentReader
     }
 }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use crate::damage::lost_places::LostPlaces;
 use crate::fsck::check::Checker;
 use crate::fsck::fix::Fixer;
+use crate::read::fragments::FragmentReader;
 use crate::volume::assembly::Volume;
 
 /// Checks this volume.
 pub fn checker(volume: &Volume) -> Checker {
-    Checker::new(&volume.base, &volume.metadata, &volume.affected_files)
+    let fragment_reader = Arc::new(FragmentReader::new(&volume.base, &volume.metadata));
+    Checker::new(&volume.base, &volume.metadata, &volume.affected_files, &fragment_reader)
 }
 
 /// Repairs this volume.

@@ -2,12 +2,13 @@
 //! what they noticed. The worker handles it.
 
 use crate::base::part;
+use crate::format::page::Entry;
 use crate::{Pbn, Tag};
 
 part! {
     /// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
     pub struct DamageReports {
-        base: damage, signals, state
+        base: damage, signals, state, hasher
     }
 }
 
@@ -17,6 +18,15 @@ impl DamageReports {
         if self.damage.suspect(pbn) {
             self.signals.wake_worker();
         }
+    }
+
+    /// Whether these bytes are the content of a block with this entry. If not, the block is noted.
+    pub fn is_sound(&self, pbn: Pbn, entry: &Entry, bytes: &[u8]) -> bool {
+        let is_sound = self.hasher.is_sound(entry, bytes);
+        if !is_sound {
+            self.suspect(pbn);
+        }
+        is_sound
     }
 
     /// Notes blocks whose content may be that of lost ones. For use while content is sought.

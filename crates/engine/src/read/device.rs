@@ -1,45 +1,25 @@
 //! Reads the data area as it is, and times it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::device::Io;
 use crate::format::fragment::is_fragment;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
 use crate::read::fragments::{FragmentReader, PlannedRead};
 use crate::read::parts::{Part, joined};
-use crate::space::data_area::DataArea;
-use crate::state::checkpoint_store::CheckpointStore;
-use crate::state::loading::Metadata;
-use crate::stats::counters::Statistics;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
-/// Reads the data area as it is.
-pub struct DataReader {
-    data: Arc<DataArea>,
-    stored: Arc<CheckpointStore>,
-    policy: Arc<PolicyFacts>,
-    stats: Arc<Statistics>,
-    file_policies: Arc<FilePolicies>,
-    fragments: FragmentReader,
+part! {
+    /// Reads the data area as it is.
+    pub struct DataReader {
+        base: data, stored, policy, stats;
+        file_policies: FilePolicies, fragment_reader: FragmentReader
+    }
 }
 
 impl DataReader {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, metadata: &Arc<Metadata>, file_policies: &Arc<FilePolicies>) -> Self {
-        Self {
-            data: base.data.clone(),
-            stored: base.stored.clone(),
-            policy: base.policy.clone(),
-            stats: base.stats.clone(),
-            file_policies: file_policies.clone(),
-            fragments: FragmentReader::new(&base.data, metadata),
-        }
-    }
-
     /// Reads blocks from the device as they are. A fragment is expanded.
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let mut span = [Part { pbn, bytes }];
@@ -76,7 +56,7 @@ impl DataReader {
             }
         }
         let of_blocks = reads.len();
-        let mut planned = (!fragments.is_empty()).then(|| self.fragments.plan(fragments));
+        let mut planned = (!fragments.is_empty()).then(|| self.fragment_reader.plan(fragments));
         reads.extend(planned.iter_mut().flat_map(PlannedRead::reads));
         blocks_of(&reads).into_iter().for_each(count);
         let mut of_blocks_and_extents = match reads.is_empty() && pages.is_empty() {
@@ -85,13 +65,28 @@ impl DataReader {
         };
         drop(reads);
         let of_extents = of_blocks_and_extents.split_off(of_blocks);
-        let of_fragments = planned.map(|planned| self.fragments.expand(planned, &of_extents)).unwrap_or_default();
+        let of_fragments = planned.map(|planned| self.fragment_reader.expand(planned, &of_extents)).unwrap_or_default();
         let (mut of_blocks, mut of_fragments) = (of_blocks_and_extents.into_iter(), of_fragments.into_iter());
         let result = |is_of_fragments: &bool| match is_of_fragments {
             true => of_fragments.next(),
             false => of_blocks.next(),
         };
         Ok(are_of_fragments.iter().map(result).map(|result| result.expect("a result for each span")).collect())
+    }
+
+    /// Reads spans past the read cache, all of them at once. A block that cannot be read becomes zeros, which no stored
+    /// block has. The blocks of a failed request are read again one by one.
+    pub fn read_or_clear(&self, spans: &mut [&mut [Part<'_>]]) {
+        let results = self.read_as_they_are(spans);
+        let has_failed = |at: usize| results.as_ref().map_or(true, |results| results[at].is_err());
+        for part in spans.iter_mut().enumerate().filter(|(at, _)| has_failed(*at)).flat_map(|(_, span)| span.iter_mut())
+        {
+            for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES)) {
+                if self.read_device(pbn, block).is_err() {
+                    block.fill(0);
+                }
+            }
+        }
     }
 
     /// Makes reads of the data area, and reads of pages of the block table in parallel. Returns the results of the data

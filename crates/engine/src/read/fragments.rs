@@ -5,17 +5,16 @@
 //! that are not compressed. Then the fragments are expanded straight into the caller's memory, those of a large read by
 //! several threads.
 
-use std::sync::Arc;
 use std::thread;
 
 use oncefs_compress::Expander;
 
+use crate::base::part;
 use crate::device::Io;
 use crate::device::buffer::PooledBuf;
 use crate::format::fragment::{FragmentPlace, is_number};
 use crate::format::page::page_of;
 use crate::read::parts::Part;
-use crate::space::data_area::DataArea;
 use crate::state::loading::Metadata;
 use crate::state::table::damaged_entry;
 use crate::sync::{LockRank, Mutex};
@@ -37,14 +36,25 @@ const FRAGMENTS_PER_THREAD_MIN: usize = 48;
 /// How many fragments a thread takes at a time.
 const SHARE: usize = 16;
 
-/// Reads fragments, unverified.
-pub struct FragmentReader {
-    data: Arc<DataArea>,
-    metadata: Arc<Metadata>,
-    /// How many threads may expand the fragments of one read.
-    threads: usize,
-    /// Expanders that no thread uses.
-    idle: Mutex<Vec<Expander>>,
+part! {
+    /// Reads fragments, unverified.
+    pub struct FragmentReader {
+        base: data;
+        metadata: Metadata
+    } own {
+        /// How many threads may expand the fragments of one read.
+        threads: usize = threads(),
+        /// Expanders that no thread uses.
+        idle: Mutex<Vec<Expander>> = Mutex::new(LockRank::Part, Vec::new())
+    }
+}
+
+fn threads() -> usize {
+    // A scheduler of tests knows no other threads than its own.
+    match cfg!(feature = "schedules") {
+        true => 1,
+        false => thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
+    }
 }
 
 /// A read of fragments whose places are known.
@@ -88,17 +98,6 @@ struct Extent {
 }
 
 impl FragmentReader {
-    /// It uses these parts.
-    pub fn new(data: &Arc<DataArea>, metadata: &Arc<Metadata>) -> Self {
-        // A scheduler of tests knows no other threads than its own.
-        let threads = match cfg!(feature = "schedules") {
-            true => 1,
-            false => thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
-        };
-        let idle = Mutex::new(LockRank::Part, Vec::new());
-        Self { data: data.clone(), metadata: metadata.clone(), threads, idle }
-    }
-
     /// Looks up where the fragments of spans lie. Spans come in ascending order of their numbers.
     pub fn plan<'a>(&self, spans: Vec<&'a mut [Part<'_>]>) -> PlannedRead<'a> {
         let mut results: Vec<Result<()>> = spans.iter().map(|_| Ok(())).collect();

@@ -22,6 +22,7 @@ use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
+use crate::read::fragments::FragmentReader;
 use crate::read::replicas::ReplicaReader;
 use crate::read::steps::Reader;
 use crate::read::stored::BlockReader;
@@ -30,10 +31,12 @@ use crate::worker::compress::BlockCompressor;
 use crate::worker::conversion::Converter;
 use crate::worker::expand::BlockExpander;
 use crate::worker::find_fragments::FragmentFinder;
+use crate::worker::live_fragments::PackReader;
 use crate::worker::probe::DeviceProbe;
 use crate::worker::rank_files::FileRanker;
 use crate::worker::repack::Repacker;
 use crate::worker::revisit::Revisits;
+use crate::worker::sparse_packs::SparsePacks;
 use crate::worker::work_loop::WorkLoop;
 use crate::worker::worklist::Worklist;
 use crate::write::admission::Admission;
@@ -171,7 +174,8 @@ impl Volume {
             damage_reports = DamageReports();
             backlog_notes = BacklogNotes(file_policies);
             change_room = ChangeRoom();
-            data_reader = DataReader(metadata, file_policies);
+            fragment_reader = FragmentReader(metadata);
+            data_reader = DataReader(file_policies, fragment_reader);
             replica_reader = ReplicaReader(metadata, data_reader);
             block_reader = BlockReader(metadata, data_reader, replica_reader, damage_reports);
             reader = Reader(metadata, data_reader, block_reader);
@@ -215,7 +219,9 @@ impl Volume {
             file_ranker = FileRanker(change_room);
             block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
                 change_room, lazy_clones, publisher, worklist, file_policies);
-            repacker = Repacker(metadata, free_blocks, block_writer, damage_reports, change_room, publisher);
+            sparse_packs = SparsePacks(metadata);
+            pack_reader = PackReader(metadata, damage_reports);
+            repacker = Repacker(free_blocks, block_writer, change_room, publisher, sparse_packs, pack_reader);
             block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
                 lazy_clones, publisher);
             converter = Converter(file_policies, change_room, worklist, block_compressor, block_expander);

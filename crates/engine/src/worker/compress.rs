@@ -11,7 +11,6 @@
 //! shared. That holds for files too whose policy is not to be compressed: what they share with files that are stays
 //! whole if the pass comes to them first, and becomes a fragment otherwise.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -19,38 +18,28 @@ use hashbrown::{HashMap, HashSet};
 use oncefs_compress::Compressor;
 use oncefs_dedup::{Compress, Rank};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::format::page::{COPIED, Entry, INCOMPRESSIBLE};
-use crate::hash::Hasher;
 use crate::place::free_blocks::FreeBlocks;
 use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
-use crate::policy::policies::PolicyFacts;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
 use crate::read::parts::{cut_spans, runs_into};
-use crate::settings::values::Tuning;
-use crate::signals::health::Health;
-use crate::space::data_area::DataArea;
-use crate::space::pins::Pins;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
 use crate::state::published::{Incref, Plan, StoredBlock, StoredFragment};
-use crate::state::staging::Staging;
-use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::pack::PackedBatch;
 use crate::worker::worklist::Worklist;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
-use crate::write::remap::place_of;
-use crate::write::visit::{Place, ascending};
+use crate::write::visit::{Place, ascending, by_leaf};
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 /// Most blocks of a batch: 4 MiB of data.
@@ -73,7 +62,7 @@ struct Pass {
     is_cold_round: bool,
     /// How many blocks had been placed when it began.
     placed_before: u64,
-    /// What [`PolicyFacts::compression_allowed`] was when it began.
+    /// What `PolicyFacts::compression_allowed` was when it began.
     allowed_before: u64,
     moved: Moved,
     /// Shared blocks of files that are not compressed, which the pass has met.
@@ -98,72 +87,20 @@ struct Candidate {
     moved: Option<(Pbn, Entry)>,
 }
 
-/// Compresses blocks of files.
-pub struct BlockCompressor {
-    policy: Arc<PolicyFacts>,
-    file_policies: Arc<FilePolicies>,
-    health: Arc<Health>,
-    tuning: Arc<Tuning>,
-    maps: Arc<MapLocks>,
-    data: Arc<DataArea>,
-    pins: Arc<Pins>,
-    staging: Arc<Staging>,
-    hasher: Arc<Hasher>,
-    stats: Arc<Statistics>,
-    metadata: Arc<Metadata>,
-    free_blocks: Arc<FreeBlocks>,
-    block_writer: Arc<BlockWriter>,
-    data_reader: Arc<DataReader>,
-    damage_reports: Arc<DamageReports>,
-    change_room: Arc<ChangeRoom>,
-    lazy_clones: Arc<LazyClones>,
-    publisher: Arc<Publisher>,
-    worklist: Arc<Worklist>,
-    /// None while a turn has it.
-    pass: Mutex<Option<Pass>>,
+part! {
+    /// Compresses blocks of files.
+    pub struct BlockCompressor {
+        base: policy, health, tuning, data, pins, staging, hasher, stats;
+        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, data_reader: DataReader,
+        damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
+        worklist: Worklist, file_policies: FilePolicies
+    } own {
+        /// None while a turn has it.
+        pass: Mutex<Option<Pass>> = Mutex::new(LockRank::Leaf, Some(Pass::new(0, 0)))
+    }
 }
 
 impl BlockCompressor {
-    /// It uses these parts.
-    #[expect(clippy::too_many_arguments, reason = "each part that it uses, by its name")]
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        block_writer: &Arc<BlockWriter>,
-        data_reader: &Arc<DataReader>,
-        damage_reports: &Arc<DamageReports>,
-        change_room: &Arc<ChangeRoom>,
-        lazy_clones: &Arc<LazyClones>,
-        publisher: &Arc<Publisher>,
-        worklist: &Arc<Worklist>,
-        file_policies: &Arc<FilePolicies>,
-    ) -> Self {
-        let pass = Some(Pass::new(0, 0));
-        Self {
-            policy: base.policy.clone(),
-            file_policies: file_policies.clone(),
-            health: base.health.clone(),
-            tuning: base.tuning.clone(),
-            maps: base.maps.clone(),
-            data: base.data.clone(),
-            pins: base.pins.clone(),
-            staging: base.staging.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            metadata: metadata.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-            data_reader: data_reader.clone(),
-            damage_reports: damage_reports.clone(),
-            change_room: change_room.clone(),
-            lazy_clones: lazy_clones.clone(),
-            publisher: publisher.clone(),
-            worklist: worklist.clone(),
-            pass: Mutex::new(LockRank::Leaf, pass),
-        }
-    }
-
     /// One turn: compresses a batch of about `blocks_max` blocks. Returns how many blocks it looked at. None:
     /// compression is off, or nothing was placed since the last pass began.
     pub fn compress_some(&self, blocks_max: u64) -> Result<Option<u64>> {
@@ -229,7 +166,9 @@ impl BlockCompressor {
         let sound = self.read(&candidates, &mut bytes);
         let mut batch = self.compressed(&candidates, &sound, &bytes);
         self.mark_incompressible(&batch.kept)?;
-        let published = self.write(&mut batch).and_then(|()| self.publish(places, &mut batch, &mut pass.moved));
+        let published = self
+            .write(&mut batch)
+            .and_then(|()| by_leaf(places, |map, places| self.publish_leaf(map, places, &mut batch, &mut pass.moved)));
         let (blocks, numbers) = batch.unused();
         self.free_blocks.give_back(&blocks);
         self.free_blocks.give_back_numbers(&numbers);
@@ -270,26 +209,9 @@ impl BlockCompressor {
     /// Reads candidates into adjacent places of `bytes`, past the read cache, and tells which are what the table says.
     fn read(&self, candidates: &[Candidate], bytes: &mut [u8]) -> Vec<bool> {
         let blocks: Vec<(Pbn, ())> = candidates.iter().map(|candidate| (candidate.pbn, ())).collect();
-        let mut parts = runs_into(&blocks, bytes);
-        let mut spans = cut_spans(&mut parts);
-        let mut unread: HashSet<Pbn> = HashSet::new();
-        match self.data_reader.read_as_they_are(&mut spans) {
-            Ok(results) => {
-                let failed = spans.iter().zip(results).filter(|(_, result)| result.is_err());
-                unread.extend(failed.flat_map(|(span, _)| span.iter().flat_map(|part| part.pbns())));
-            }
-            Err(_) => unread.extend(candidates.iter().map(|candidate| candidate.pbn)),
-        }
+        self.data_reader.read_or_clear(&mut cut_spans(&mut runs_into(&blocks, bytes)));
         let blocks = candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES));
-        blocks
-            .map(|(Candidate { pbn, entry, .. }, block)| {
-                let is_sound = !unread.contains(pbn) && self.hasher.is_sound(entry, block);
-                if !is_sound {
-                    self.damage_reports.suspect(*pbn);
-                }
-                is_sound
-            })
-            .collect()
+        blocks.map(|(Candidate { pbn, entry, .. }, block)| self.damage_reports.is_sound(*pbn, entry, block)).collect()
     }
 
     /// Compresses the sound ones into packs. Shared blocks get fingerprints, so that the next place that has them is
@@ -348,29 +270,13 @@ impl BlockCompressor {
         Ok(())
     }
 
-    /// Moves places to fragments, map by map.
-    fn publish(&self, places: &[Place], batch: &mut PackedBatch, moved: &mut Moved) -> Result<()> {
-        for of_map in places.chunk_by(|a, b| a.0 == b.0) {
-            for of_leaf in of_map.chunk_by(|a, b| a.1.0 / LEAF_BLOCKS == b.1.0 / LEAF_BLOCKS) {
-                match self.publish_leaf(of_map[0].0, of_leaf, batch, moved) {
-                    // The file was deleted meanwhile.
-                    Err(crate::Error::MapDetached) => break,
-                    other => other?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves the places of one leaf.
+    /// Moves the places of one leaf to fragments.
     fn publish_leaf(&self, map: MapId, places: &[Place], batch: &mut PackedBatch, moved: &mut Moved) -> Result<()> {
         if !places.iter().any(|(_, _, pbn)| batch.has(*pbn)) {
             return Ok(());
         }
         let leaf = places[0].1.0 / LEAF_BLOCKS;
-        self.lazy_clones.own(map, [leaf])?;
-        let _map = self.maps.lock(map).write();
-        self.lazy_clones.own(map, [leaf])?;
+        let _map = self.lazy_clones.lock_to_change(map, std::iter::once(leaf))?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(places.len() as u64));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
@@ -379,9 +285,7 @@ impl BlockCompressor {
         let mut targets: Vec<(Lbn, Pbn, Pbn)> = Vec::new();
         let mut first_here: HashSet<Pbn> = HashSet::new();
         for (_, lbn, pbn) in places {
-            let (key, place) = place_of(map, *lbn);
-            let now = edit.look(key, place, place + 1)?;
-            if !now.iter().any(|extent| extent.target == Target::Data(*pbn)) {
+            if !edit.has(*lbn, *pbn)? {
                 continue;
             }
             let target = match (batch.moved.get(pbn), batch.fragment_of(*pbn)) {
@@ -408,11 +312,7 @@ impl BlockCompressor {
         if targets.is_empty() {
             return Ok(());
         }
-        let follows = |a: &(Lbn, Pbn, Pbn), b: &(Lbn, Pbn, Pbn)| a.0.plus(1) == b.0 && a.2.plus(1) == b.2;
-        for run in targets.chunk_by(follows) {
-            let (key, first) = place_of(map, run[0].0);
-            edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].2) })?;
-        }
+        edit.set_blocks(targets.iter().map(|(lbn, _, number)| (*lbn, *number)))?;
         let (newly_used, entered) = batch.holders(&stores);
         let claimed = newly_used.len() as u64;
         let plan = Plan { fragments: stores, increfs, entered, claimed, ..edit.into_plan() };

@@ -1,18 +1,13 @@
 //! Compression and its undoing on request (`oncefs compress`, `oncefs expand`): a portion of one map or of all maps at
 //! a time, at full speed and whatever the worker's hours are.
 
-use std::sync::Arc;
-
 use oncefs_dedup::Compress;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::keys::LeafKey;
 use crate::layout::referrers::MapCursor;
 use crate::policy::effective::FilePolicies;
-use crate::settings::values::Tuning;
-use crate::signals::health::Health;
-use crate::state::checkpoint_store::CheckpointStore;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::compress::BlockCompressor;
 use crate::worker::expand::{BlockExpander, Moved};
@@ -26,43 +21,19 @@ const STEPS_MAX: usize = 128;
 /// Most blocks of a portion: 4 MiB of data.
 const PORTION_BLOCKS: u64 = 1_024;
 
-/// Compresses and expands on request.
-pub struct Converter {
-    health: Arc<Health>,
-    tuning: Arc<Tuning>,
-    stored: Arc<CheckpointStore>,
-    file_policies: Arc<FilePolicies>,
-    change_room: Arc<ChangeRoom>,
-    worklist: Arc<Worklist>,
-    compressor: Arc<BlockCompressor>,
-    expander: Arc<BlockExpander>,
-    /// The blocks of shared fragments that were expanded.
-    moved: Mutex<Moved>,
+part! {
+    /// Compresses and expands on request.
+    pub struct Converter {
+        base: health, tuning, stored;
+        file_policies: FilePolicies, change_room: ChangeRoom, worklist: Worklist, compressor: BlockCompressor,
+        expander: BlockExpander
+    } own {
+        /// The blocks of shared fragments that were expanded.
+        moved: Mutex<Moved> = Mutex::new(LockRank::Leaf, Moved::new())
+    }
 }
 
 impl Converter {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        file_policies: &Arc<FilePolicies>,
-        change_room: &Arc<ChangeRoom>,
-        worklist: &Arc<Worklist>,
-        compressor: &Arc<BlockCompressor>,
-        expander: &Arc<BlockExpander>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            tuning: base.tuning.clone(),
-            stored: base.stored.clone(),
-            file_policies: file_policies.clone(),
-            change_room: change_room.clone(),
-            worklist: worklist.clone(),
-            compressor: compressor.clone(),
-            expander: expander.clone(),
-            moved: Mutex::new(LockRank::Leaf, Moved::new()),
-        }
-    }
-
     /// See [`crate::Store::convert`].
     pub fn convert(&self, what: Conversion, only: Option<MapId>, from: MapCursor) -> Result<Converted> {
         let compress = match only {

@@ -14,7 +14,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
@@ -22,7 +22,7 @@ use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
-use crate::read::parts::{Part, cut_spans, runs_into};
+use crate::read::parts::{cut_spans, runs_into};
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
@@ -30,8 +30,7 @@ use crate::worker::status::Converted;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
-use crate::write::remap::place_of;
-use crate::write::visit::{Place, ascending};
+use crate::write::visit::{Place, ascending, by_leaf};
 use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 
 /// Most shared fragments that are remembered: bounds their memory at about 2 MB.
@@ -66,7 +65,7 @@ struct NewBlock {
 part! {
     /// Expands fragments of files.
     pub struct BlockExpander {
-        base: health, maps, data, pins, hasher, stats, policy;
+        base: health, data, pins, hasher, stats, policy;
         metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, data_reader: DataReader,
         damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
     }
@@ -80,7 +79,7 @@ impl BlockExpander {
         let _pin = self.pins.pin();
         let candidates = self.candidates(places, moved, done);
         let mut bytes = self.data.take_buffer(candidates.len() * BLOCK_BYTES);
-        self.read(&candidates, &mut bytes);
+        self.data_reader.read_or_clear(&mut cut_spans(&mut runs_into(&candidates, &mut bytes)));
         let mut batch = self.batch_of(places, &candidates, &bytes, moved, done);
         if !self.allocate(&mut batch)? {
             done.without_room += batch.order.len() as u64;
@@ -88,7 +87,9 @@ impl BlockExpander {
                 batch.blocks.remove(&number);
             }
         }
-        let published = self.write(&batch, &bytes).and_then(|()| self.publish(places, &mut batch, moved, done));
+        let published = self
+            .write(&batch, &bytes)
+            .and_then(|()| by_leaf(places, |map, places| self.publish_leaf(map, places, &mut batch, moved, done)));
         self.free_blocks.give_back(&batch.unused());
         published
     }
@@ -114,22 +115,6 @@ impl BlockExpander {
         candidates
     }
 
-    /// Reads fragments past the read cache. One that cannot be read becomes zeros, which no stored block has.
-    fn read(&self, candidates: &[(Pbn, Entry)], bytes: &mut [u8]) {
-        let mut parts = runs_into(candidates, bytes);
-        let mut spans = cut_spans(&mut parts);
-        let results = self.data_reader.read_as_they_are(&mut spans);
-        let results = results.unwrap_or_else(|_| spans.iter().map(|_| Err(Error::MapDetached)).collect());
-        let failed = spans.iter_mut().zip(results).filter(|(_, result)| result.is_err());
-        for Part { pbn, bytes } in failed.flat_map(|(span, _)| span.iter_mut()) {
-            for (pbn, block) in (pbn.0..).map(Pbn).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-                if self.data_reader.read_device(pbn, block).is_err() {
-                    block.fill(0);
-                }
-            }
-        }
-    }
-
     /// The blocks that fragments become, in the order of the files. Shared ones get fingerprints, so that the next
     /// place that has them is known to have the content of their blocks.
     fn batch_of(
@@ -144,8 +129,7 @@ impl BlockExpander {
         let targets = ascending(candidates.iter().filter_map(|(number, _)| moved.get(number).copied()));
         let targets = self.metadata.known_entries(&targets);
         for (at, ((number, entry), block)) in candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES)).enumerate() {
-            if !self.hasher.is_sound(entry, block) {
-                self.damage_reports.suspect(*number);
+            if !self.damage_reports.is_sound(*number, entry, block) {
                 done.damaged += 1;
                 continue;
             }
@@ -192,21 +176,7 @@ impl BlockExpander {
         batch.runs.iter().try_for_each(|run| self.block_writer.write_run(*run, &mut contents))
     }
 
-    /// Moves places to blocks, map by map.
-    fn publish(&self, places: &[Place], batch: &mut Batch, moved: &mut Moved, done: &mut Converted) -> Result<()> {
-        for of_map in places.chunk_by(|a, b| a.0 == b.0) {
-            for of_leaf in of_map.chunk_by(|a, b| a.1.0 / LEAF_BLOCKS == b.1.0 / LEAF_BLOCKS) {
-                match self.publish_leaf(of_map[0].0, of_leaf, batch, moved, done) {
-                    // The file was deleted meanwhile.
-                    Err(Error::MapDetached) => break,
-                    other => other?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves the places of one leaf.
+    /// Moves the places of one leaf to blocks.
     fn publish_leaf(
         &self,
         map: MapId,
@@ -219,9 +189,7 @@ impl BlockExpander {
             return Ok(());
         }
         let leaf = places[0].1.0 / LEAF_BLOCKS;
-        self.lazy_clones.own(map, [leaf])?;
-        let _map = self.maps.lock(map).write();
-        self.lazy_clones.own(map, [leaf])?;
+        let _map = self.lazy_clones.lock_to_change(map, std::iter::once(leaf))?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(places.len() as u64));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
@@ -232,9 +200,7 @@ impl BlockExpander {
             let Some(NewBlock { entry, pbn: Some(pbn), is_published, .. }) = batch.blocks.get(number).copied() else {
                 continue;
             };
-            let (key, place) = place_of(map, *lbn);
-            let now = edit.look(key, place, place + 1)?;
-            if !now.iter().any(|extent| extent.target == Target::Data(*number)) {
+            if !edit.has(*lbn, *number)? {
                 continue;
             }
             match is_published || !first_here.insert(*number) {
@@ -246,11 +212,7 @@ impl BlockExpander {
         if targets.is_empty() {
             return Ok(());
         }
-        let follows = |a: &(Lbn, Pbn, Pbn), b: &(Lbn, Pbn, Pbn)| a.0.plus(1) == b.0 && a.2.plus(1) == b.2;
-        for run in targets.chunk_by(follows) {
-            let (key, first) = place_of(map, run[0].0);
-            edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].2) })?;
-        }
+        edit.set_blocks(targets.iter().map(|(lbn, _, pbn)| (*lbn, *pbn)))?;
         let claimed = stores.len() as u64;
         let plan = Plan { stores, increfs, claimed, ..edit.into_plan() };
         if self.publisher.publish_plan(plan)?.is_some() {

@@ -1,29 +1,23 @@
 //! Searches the packs of an open volume for fragments whose entries are damaged, so that they can be read before fsck
 //! rebuilds the entries. It reads a block of each pack, in turns of the worker, once for all that is damaged by then.
 
-use std::sync::Arc;
-
 use crate::Result;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::damage::lost_places::{LostPlaces, Search};
-use crate::known_damage::notices::Damage;
 use crate::sync::{LockRank, Mutex};
 
-/// Finds fragments again.
-pub struct FragmentFinder {
-    damage: Arc<Damage>,
-    lost_places: Arc<LostPlaces>,
-    /// The search under way.
-    search: Mutex<Option<Search>>,
+part! {
+    /// Finds fragments again.
+    pub struct FragmentFinder {
+        base: damage;
+        lost_places: LostPlaces
+    } own {
+        /// The search under way.
+        search: Mutex<Option<Search>> = Mutex::new(LockRank::Leaf, None)
+    }
 }
 
 impl FragmentFinder {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, lost_places: &Arc<LostPlaces>) -> Self {
-        let search = Mutex::new(LockRank::Leaf, None);
-        Self { damage: base.damage.clone(), lost_places: lost_places.clone(), search }
-    }
-
     /// One turn. Returns how many blocks it read. None: no entry of a fragment is known to be damaged that was not
     /// searched for.
     pub fn find_some(&self) -> Result<Option<u64>> {

@@ -8,26 +8,19 @@
 //! A crash before the group is durable leaves the fragments in their old places and the new packs free; a crash after
 //! it leaves them in the new ones. The old blocks become free with the group, after the readers that may look there.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashSet;
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::fragment::{FragmentPlace, PACK_BLOCKS_MAX};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::pack_directory::directory_bytes;
-use crate::hash::Hasher;
 use crate::place::free_blocks::FreeBlocks;
 use crate::place::write_out::BlockWriter;
-use crate::read::damage_reports::DamageReports;
-use crate::signals::health::Health;
-use crate::space::pins::Pins;
-use crate::state::loading::Metadata;
-use crate::state::published::{MovedFragment, Plan, State};
-use crate::stats::counters::Statistics;
+use crate::state::published::{MovedFragment, Plan};
 use crate::sync::{LockRank, Mutex};
 use crate::worker::live_fragments::{LiveFragment, PackReader};
 use crate::worker::pack::Pack;
@@ -65,56 +58,25 @@ struct Pass {
 /// What a turn could do.
 #[derive(PartialEq, Eq)]
 enum Turn {
-    /// It moved fragments of so many bytes.
+    /// It moved this many bytes of fragments.
     Moved(u64),
     /// No block is free now.
     NoRoom,
 }
 
-/// Packs fragments anew.
-pub struct Repacker {
-    health: Arc<Health>,
-    pins: Arc<Pins>,
-    state: Arc<Mutex<State>>,
-    hasher: Arc<Hasher>,
-    stats: Arc<Statistics>,
-    free_blocks: Arc<FreeBlocks>,
-    block_writer: Arc<BlockWriter>,
-    change_room: Arc<ChangeRoom>,
-    publisher: Arc<Publisher>,
-    sparse_packs: SparsePacks,
-    pack_reader: PackReader,
-    /// None while a turn has it.
-    pass: Mutex<Option<Pass>>,
+part! {
+    /// Packs fragments anew.
+    pub struct Repacker {
+        base: health, pins, state, hasher, stats;
+        free_blocks: FreeBlocks, block_writer: BlockWriter, change_room: ChangeRoom, publisher: Publisher,
+        sparse_packs: SparsePacks, pack_reader: PackReader
+    } own {
+        /// None while a turn has it.
+        pass: Mutex<Option<Pass>> = Mutex::new(LockRank::Leaf, Some(Pass::default()))
+    }
 }
 
 impl Repacker {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        free_blocks: &Arc<FreeBlocks>,
-        block_writer: &Arc<BlockWriter>,
-        damage_reports: &Arc<DamageReports>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            pins: base.pins.clone(),
-            state: base.state.clone(),
-            hasher: base.hasher.clone(),
-            stats: base.stats.clone(),
-            free_blocks: free_blocks.clone(),
-            block_writer: block_writer.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-            sparse_packs: SparsePacks::new(metadata),
-            pack_reader: PackReader::new(base, metadata, damage_reports),
-            pass: Mutex::new(LockRank::Leaf, Some(Pass::default())),
-        }
-    }
-
     /// One turn: moves fragments of about `blocks_max` blocks. Returns how many blocks it wrote. None: gaps are small,
     /// nothing was freed since the last pass, or the budget of writes or the free space is used up for now.
     pub fn repack_some(&self, blocks_max: u64) -> Result<Option<u64>> {

@@ -1,8 +1,7 @@
 //! Finds packs that hold few live fragments for the blocks that they keep in use, in the order of the data area, from
 //! the block table alone.
 
-use std::sync::Arc;
-
+use crate::base::part;
 use crate::format::fragment::PACK_BLOCKS_MAX;
 use crate::format::pack_directory::directory_bytes;
 use crate::format::page::{Entry, PAGE_ENTRIES, page_of, pbns_of};
@@ -26,17 +25,15 @@ pub struct SparsePack {
     pub bytes: u64,
 }
 
-/// Looks for packs with gaps.
-pub struct SparsePacks {
-    metadata: Arc<Metadata>,
+part! {
+    /// Looks for packs with gaps.
+    pub struct SparsePacks {
+        base: ;
+        metadata: Metadata
+    }
 }
 
 impl SparsePacks {
-    /// It uses these parts.
-    pub fn new(metadata: &Arc<Metadata>) -> Self {
-        Self { metadata: metadata.clone() }
-    }
-
     /// Packs of which less than `percent` of their blocks is needed, with at most `bytes_max` of fragments but for the
     /// first one, from block `from` on. Also the block to go on from, or None at the end of the data area.
     pub fn find(&self, mut from: Pbn, percent: u64, bytes_max: u64) -> Result<(Vec<SparsePack>, Option<Pbn>)> {

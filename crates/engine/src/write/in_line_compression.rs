@@ -2,20 +2,16 @@
 //! become fragments, and makes them. Nothing is placed yet.
 //!
 //! It runs in the request's thread after sharing is decided, so a shared block is never compressed, and tags, hints and
-//! fingerprints speak of the uncompressed block.
+//! fingerprints are those of the uncompressed block.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_compress::{Compressor, Method, Probe};
 use oncefs_dedup::{Compress, CompressNow};
 
 use crate::MapId;
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::policy::effective::FilePolicies;
-use crate::policy::inline::InlineDedup;
-use crate::settings::values::Tuning;
-use crate::stats::counters::Statistics;
 use crate::sync::{LockRank, Mutex};
 use crate::write::batch::{Batch, Outcome};
 use crate::write::packed::Packed;
@@ -46,28 +42,18 @@ impl Tools {
     }
 }
 
-/// Compresses new blocks of write requests.
-pub struct InLineCompressor {
-    tuning: Arc<Tuning>,
-    stats: Arc<Statistics>,
-    inline: Arc<InlineDedup>,
-    file_policies: Arc<FilePolicies>,
-    /// Those that no request uses now.
-    tools: Mutex<Vec<Tools>>,
+part! {
+    /// Compresses new blocks of write requests.
+    pub struct InLineCompressor {
+        base: tuning, stats, inline;
+        file_policies: FilePolicies
+    } own {
+        /// Those that no request uses now.
+        tools: Mutex<Vec<Tools>> = Mutex::new(LockRank::Leaf, Vec::new())
+    }
 }
 
 impl InLineCompressor {
-    /// It uses these parts.
-    pub fn new(base: &BaseParts, file_policies: &Arc<FilePolicies>) -> Self {
-        Self {
-            tuning: base.tuning.clone(),
-            stats: base.stats.clone(),
-            inline: base.inline.clone(),
-            file_policies: file_policies.clone(),
-            tools: Mutex::new(LockRank::Leaf, Vec::new()),
-        }
-    }
-
     /// The fragments of the blocks that a decided batch stores anew, if it is worth it. Blocks that are still open stay
     /// as they are, because they may yet become references. Notes which blocks were tried and do not shrink.
     pub fn compress(&self, map: MapId, batch: &mut Batch) -> Option<Packed> {

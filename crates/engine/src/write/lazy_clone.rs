@@ -8,23 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::base::BaseParts;
+use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{ExtentLeaf, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LEAF_BLOCKS, LeafKey};
 use crate::format::pending_clone::PendingClone;
-use crate::policy::policies::PolicyFacts;
-use crate::signals::health::Health;
-use crate::signals::requests::Signals;
 use crate::space::allocator::Run;
 use crate::state::extents::pages_in;
 use crate::state::loading::Metadata;
-use crate::state::maps::MapLocks;
 use crate::state::pending_clones::{CloneCounts, CloneStep, are_any};
-use crate::state::published::{Mapped, Plan, State};
-use crate::stats::counters::Statistics;
-use crate::sync::{AtomicBool, LockRank, Mutex};
+use crate::state::published::{Mapped, Plan};
+use crate::sync::{AtomicBool, LockRank, Mutex, RwLockWriteGuard};
 use crate::write::publish::{OnPublish, Publisher};
 use crate::{Blocks, Change, Error, FilePolicy, Lbn, MapId, Result};
 
@@ -38,52 +33,26 @@ const CLONES_MAX: usize = 64;
 const STEP_LEAVES: usize = 32;
 /// Leaves counted at a time.
 const LEAVES_COUNTED: usize = 256;
-/// How long background work makes way for a clone.
+/// How long background work pauses for a clone.
 const MAKES_WAY: Duration = Duration::from_secs(1);
 /// Changed leaves whose reserved blocks are counted while the source is locked.
 const COUNTED_LOCKED_MAX: usize = 16;
 /// How often a clone is begun again because its source changed while its reserved blocks were counted.
 const TRIES: u32 = 8;
 
-/// Begins and completes lazy clones.
-pub struct LazyClones {
-    health: Arc<Health>,
-    policy: Arc<PolicyFacts>,
-    maps: Arc<MapLocks>,
-    state: Arc<Mutex<State>>,
-    stats: Arc<Statistics>,
-    signals: Arc<Signals>,
-    metadata: Arc<Metadata>,
-    change_room: Arc<ChangeRoom>,
-    publisher: Arc<Publisher>,
-    is_any: Arc<AtomicBool>,
-    /// Until when background work leaves the log to a clone that is about to begin.
-    makes_way_until: Mutex<Option<Instant>>,
+part! {
+    /// Begins and completes lazy clones.
+    pub struct LazyClones {
+        base: health, policy, maps, state, stats, signals;
+        metadata: Metadata, change_room: ChangeRoom, publisher: Publisher
+    } own {
+        is_any: Arc<AtomicBool> = base.state.lock().clones.is_any(),
+        /// Until when background work leaves the log to a clone that is about to begin.
+        makes_way_until: Mutex<Option<Instant>> = Mutex::new(LockRank::Leaf, None)
+    }
 }
 
 impl LazyClones {
-    /// It uses these parts.
-    pub fn new(
-        base: &BaseParts,
-        metadata: &Arc<Metadata>,
-        change_room: &Arc<ChangeRoom>,
-        publisher: &Arc<Publisher>,
-    ) -> Self {
-        Self {
-            health: base.health.clone(),
-            policy: base.policy.clone(),
-            maps: base.maps.clone(),
-            state: base.state.clone(),
-            stats: base.stats.clone(),
-            signals: base.signals.clone(),
-            metadata: metadata.clone(),
-            change_room: change_room.clone(),
-            publisher: publisher.clone(),
-            is_any: base.state.lock().clones.is_any(),
-            makes_way_until: Mutex::new(LockRank::Leaf, None),
-        }
-    }
-
     /// After opening: reads the records of pending clones.
     pub fn restore(&self) -> Result<()> {
         let damaged =
@@ -246,6 +215,19 @@ impl LazyClones {
     /// Whether any clone is pending. It may become so only under the lock of its source.
     pub fn are_any(&self) -> bool {
         are_any(&self.is_any)
+    }
+
+    /// Locks a map exclusively to change these leaves of it, which nothing else reads then. Most of what that takes is
+    /// done before the lock.
+    pub fn lock_to_change(
+        &self,
+        map: MapId,
+        leaves: impl Iterator<Item = u64> + Clone,
+    ) -> Result<RwLockWriteGuard<'_, ()>> {
+        self.own(map, leaves.clone())?;
+        let locked = self.maps.lock(map).write();
+        self.own(map, leaves)?;
+        Ok(locked)
     }
 
     /// Gives everything that reads these leaves of a map references of its own, so that they may change. The caller

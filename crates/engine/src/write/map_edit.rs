@@ -5,7 +5,7 @@ use crate::format::keys::LeafKey;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
 use crate::state::published::{Mapped, Plan, StoredBlock};
-use crate::{Lbn, MapId, Result};
+use crate::{Lbn, MapId, Pbn, Result};
 
 /// Collects the changes of one map into a plan, with the references that they release.
 pub struct MapEdit<'a> {
@@ -25,6 +25,31 @@ impl<'a> MapEdit<'a> {
     /// The extents from `first` to `end` (block numbers within the leaf), holes included.
     pub fn look(&mut self, key: LeafKey, first: u16, end: u16) -> Result<Vec<Extent>> {
         Ok(self.leaf(key)?.slice(first, end).collect())
+    }
+
+    /// Whether the map has this block at this place.
+    pub fn has(&mut self, lbn: Lbn, pbn: Pbn) -> Result<bool> {
+        let (key, place) = self.place_of(lbn);
+        Ok(self.leaf(key)?.slice(place, place + 1).any(|extent| extent.target == Target::Data(pbn)))
+    }
+
+    /// Gives places, which come in ascending order, these blocks, and releases the old ones. Neighbours within a leaf
+    /// that get adjacent blocks become one extent.
+    pub fn set_blocks(&mut self, blocks: impl Iterator<Item = (Lbn, Pbn)>) -> Result<()> {
+        let follows = |a: &(Lbn, Pbn), b: &(Lbn, Pbn)| {
+            a.0.plus(1) == b.0 && a.1.plus(1) == b.1 && !b.0.0.is_multiple_of(LEAF_BLOCKS)
+        };
+        for run in blocks.collect::<Vec<_>>().chunk_by(follows) {
+            let (key, first) = self.place_of(run[0].0);
+            self.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].1) })?;
+        }
+        Ok(())
+    }
+
+    /// The leaf that contains an lbn, and the lbn's position in it.
+    fn place_of(&self, lbn: Lbn) -> (LeafKey, u16) {
+        let map = self.plan.map.expect("it edits a map");
+        (LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS }, (lbn.0 % LEAF_BLOCKS) as u16)
     }
 
     /// Gives part of a leaf a new target and releases the old one.

@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::group_bytes::GroupBytes;
-use crate::format::keys::LeafKey;
 use crate::hints::levels::HintLevels;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan};
@@ -19,7 +18,7 @@ use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
 use crate::write::visit::Remap;
-use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
+use crate::{Error, MapId, Pbn, Result, Tag};
 
 /// Most places published together: bounds how long the file's writers wait.
 const PORTION: usize = 256;
@@ -27,7 +26,7 @@ const PORTION: usize = 256;
 part! {
     /// Publishes remaps.
     pub struct Remapper {
-        base: stats, damage, maps, hints;
+        base: stats, damage, hints;
         metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
         backlog_notes: BacklogNotes, hint_levels: HintLevels
     }
@@ -68,10 +67,8 @@ impl Remapper {
     pub fn remap_portion(&self, map: MapId, portion: &[Remap]) -> Result<u64> {
         assert!(portion.iter().all(|remap| remap.visit.map == map), "remaps of other maps than {}", map.0);
         let mut wanted = portion.to_vec();
-        let leaves = || portion.iter().map(|remap| remap.visit.lbn.0 / LEAF_BLOCKS);
-        self.lazy_clones.own(map, leaves())?;
-        let _map = self.maps.lock(map).write();
-        self.lazy_clones.own(map, leaves())?;
+        let leaves = portion.iter().map(|remap| remap.visit.lbn.0 / LEAF_BLOCKS);
+        let _map = self.lazy_clones.lock_to_change(map, leaves)?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_remaps(portion.len() as u64));
         self.metadata.attached(map)?;
         while !wanted.is_empty() {
@@ -104,16 +101,11 @@ impl Remapper {
         let mut edit = MapEdit::new(&self.metadata, map);
         let mut unchanged = Vec::with_capacity(wanted.len());
         for remap in wanted {
-            let (key, place) = place_of(map, remap.visit.lbn);
-            let now = edit.look(key, place, place + 1)?;
-            if now.iter().any(|extent| extent.target == Target::Data(remap.visit.pbn)) {
+            if edit.has(remap.visit.lbn, remap.visit.pbn)? {
                 unchanged.push(*remap);
             }
         }
-        for run in unchanged.chunk_by(continues) {
-            let (key, first) = place_of(map, run[0].visit.lbn);
-            edit.set(key, Extent { first, blocks: run.len() as u16, target: Target::Data(run[0].target.0) })?;
-        }
+        edit.set_blocks(unchanged.iter().map(|remap| (remap.visit.lbn, remap.target.0)))?;
         let fingerprint = |remap: &Remap| Some((remap.target.0, remap.target.1.fingerprint?));
         let fingerprints: BTreeMap<_, _> = unchanged.iter().filter_map(fingerprint).collect();
         let takes: Vec<(Tag, Pbn)> = unchanged.iter().map(|remap| (remap.visit.entry.tag, remap.target.0)).collect();
@@ -129,14 +121,4 @@ impl Remapper {
         self.stats.counters.hints_promoted.fetch_add(promoted, Relaxed);
         self.hint_levels.wake_to_merge(many_waiting);
     }
-}
-
-/// The leaf of a map that contains an lbn, and the lbn's position in it.
-pub fn place_of(map: MapId, lbn: Lbn) -> (LeafKey, u16) {
-    (LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS }, (lbn.0 % LEAF_BLOCKS) as u16)
-}
-
-/// Whether two remaps form one extent: neighbours in a leaf with neighbouring targets.
-fn continues(a: &Remap, b: &Remap) -> bool {
-    a.visit.lbn.plus(1) == b.visit.lbn && a.target.0.plus(1) == b.target.0 && !b.visit.lbn.0.is_multiple_of(LEAF_BLOCKS)
 }

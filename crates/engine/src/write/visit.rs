@@ -2,8 +2,9 @@
 
 use hashbrown::HashMap;
 
+use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::page::Entry;
-use crate::{Lbn, MapId, Pbn, Tag};
+use crate::{Error, Lbn, MapId, Pbn, Result, Tag};
 
 /// A place in a file, and its block in the map.
 pub type Place = (MapId, Lbn, Pbn);
@@ -64,4 +65,17 @@ pub fn ascending(pbns: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
     pbns.sort_unstable();
     pbns.dedup();
     pbns
+}
+
+/// Calls `change` for the places of each leaf. A file that was deleted meanwhile is left out.
+pub fn by_leaf(places: &[Place], mut change: impl FnMut(MapId, &[Place]) -> Result<()>) -> Result<()> {
+    for of_map in places.chunk_by(|a, b| a.0 == b.0) {
+        for of_leaf in of_map.chunk_by(|a, b| a.1.0 / LEAF_BLOCKS == b.1.0 / LEAF_BLOCKS) {
+            match change(of_map[0].0, of_leaf) {
+                Err(Error::MapDetached) => break,
+                changed => changed?,
+            }
+        }
+    }
+    Ok(())
 }

@@ -13,7 +13,6 @@ use super::fault::Fault;
 use crate::device::buffer::AlignedBuf;
 use crate::format::fragment::is_fragment;
 use crate::fsck::check::Checker;
-use crate::read::fragments::FragmentReader;
 use crate::read::parts::Part;
 use crate::{BLOCK_BYTES, Blocks, Pbn, Result, Tag};
 
@@ -87,7 +86,7 @@ impl Checker {
         let mut bytes = AlignedBuf::new(fragments.len() * BLOCK_BYTES);
         let blocks = fragments.iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
         let mut parts: Vec<Part<'_>> = blocks.map(|((pbn, _), bytes)| Part { pbn: *pbn, bytes }).collect();
-        let results = FragmentReader::new(&self.data, &self.metadata).read_spans(parts.chunks_mut(1).collect());
+        let results = self.fragment_reader.read_spans(parts.chunks_mut(1).collect());
         let mut faults = Vec::new();
         for (((pbn, tag), result), block) in fragments.iter().zip(results).zip(bytes.chunks_exact(BLOCK_BYTES)) {
             let found = self.hasher.tag(block);

@@ -9,7 +9,7 @@ use oncefs_dedup::{BatchSize, FileRun};
 
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
+use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
@@ -26,7 +26,6 @@ use crate::state::published::{Plan, StoredBlock};
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
 use crate::write::publish::Publisher;
-use crate::write::remap::place_of;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn, Result};
 
 /// Most requests made at once: programs' requests wait until these are done.
@@ -73,7 +72,7 @@ pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[File
 part! {
     /// Rewrites the short runs of files.
     pub struct Defragmenter {
-        pub(super) base: health, signals, worker, maps, data, foreground, pins, staging, hasher, policy, stats;
+        pub(super) base: health, signals, worker, maps, data, foreground, pins, staging, policy, stats;
         metadata: Metadata, file_policies: FilePolicies, free_blocks: FreeBlocks, block_writer: BlockWriter,
         data_reader: DataReader, damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones,
         publisher: Publisher
@@ -173,11 +172,8 @@ impl Defragmenter {
             return None;
         }
         let is_sound = |(n, seen): (usize, &Seen)| {
-            let is_sound = seen.entry.serves(seen.entry.tag) && self.hasher.is_sound(&seen.entry, block_at(bytes, n));
-            if !is_sound {
-                self.damage_reports.suspect(seen.pbn);
-            }
-            is_sound
+            let is_sound = self.damage_reports.is_sound(seen.pbn, &seen.entry, block_at(bytes, n));
+            is_sound && seen.entry.serves(seen.entry.tag)
         };
         Some(group.into_iter().map(|run| (run.at..).zip(&run.blocks).all(is_sound).then_some(run)).collect())
     }
@@ -198,26 +194,10 @@ impl Defragmenter {
             if gives_way && self.foreground.calls() {
                 return false;
             }
-            self.read_or_clear(spans);
+            self.data_reader.read_or_clear(spans);
         }
         copy_repeated(&parts, repeated);
         true
-    }
-
-    /// Reads the blocks of failed requests one by one.
-    fn read_or_clear(&self, spans: &mut [&mut [Part<'_>]]) {
-        let results = self
-            .data_reader
-            .read_as_they_are(spans)
-            .expect("the table has entries of these blocks, so the data area has them");
-        let failed = spans.iter_mut().zip(results).filter(|(_, result)| result.is_err());
-        for part in failed.flat_map(|(span, _)| span.iter_mut()) {
-            for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES)) {
-                if self.data_reader.read_device(pbn, block).is_err() {
-                    block.fill(0);
-                }
-            }
-        }
     }
 
     /// Writes a group to one free run and publishes it. If no such run exists, each half gets its own.
@@ -250,22 +230,19 @@ impl Defragmenter {
     /// Publishes the unchanged part of a group. An error leaves all of the new run unpublished.
     fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
         let begins = group[0].at;
-        let leaves: Vec<u64> = group.iter().flat_map(leaves_of).collect();
-        self.lazy_clones.own(map, leaves.iter().copied())?;
-        let _map = self.maps.lock(map).write();
-        self.lazy_clones.own(map, leaves)?;
+        let _map = self.lazy_clones.lock_to_change(map, group.iter().flat_map(leaves_of))?;
         let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(run.blocks));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
         let mut changed = 0;
-        let moved = unchanged(&mut edit, map, group, &mut changed)?;
+        let moved = unchanged(&mut edit, group, &mut changed)?;
         let run_of = |moving: &Moving| {
             let pbn = run.pbn.plus((moving.at - begins) as u64);
             Run { pbn, blocks: moving.blocks.len() as u64 }
         };
         let taken: Vec<Run> = moved.iter().map(run_of).collect();
         if !moved.is_empty() {
-            let plan = plan_of(edit, map, &moved, &taken)?;
+            let plan = plan_of(edit, &moved, &taken)?;
             self.publisher.apply_certain(Plan { claimed: blocks_in(&taken), ..plan })?;
             self.policy.accounts().forget(map);
         }
@@ -311,7 +288,7 @@ fn leaves_between(portion: &[FileRun]) -> impl Iterator<Item = u64> + use<> {
     portion.first().map_or(0, |run| run.first.0) / LEAF_BLOCKS..end.div_ceil(LEAF_BLOCKS)
 }
 
-fn leaves_of(moving: &Moving) -> impl Iterator<Item = u64> + '_ {
+fn leaves_of(moving: &Moving) -> impl Iterator<Item = u64> + Clone + '_ {
     moving.blocks.iter().map(|block| block.lbn.0 / LEAF_BLOCKS)
 }
 
@@ -324,21 +301,21 @@ fn block_at(bytes: &[u8], n: usize) -> &[u8] {
 }
 
 /// The unchanged runs of a group, except those without a gain any more.
-fn unchanged(edit: &mut MapEdit<'_>, map: MapId, group: Group, changed: &mut u64) -> Result<Vec<Moving>> {
+fn unchanged(edit: &mut MapEdit<'_>, group: Group, changed: &mut u64) -> Result<Vec<Moving>> {
     let mut seen = Vec::with_capacity(group.len());
     for moving in group {
-        seen.push(is_unchanged(edit, map, &moving.blocks)?.then_some(moving));
+        seen.push(is_unchanged(edit, &moving.blocks)?.then_some(moving));
     }
     Ok(together(seen, changed).into_iter().flatten().collect())
 }
 
 /// The plan for moving these runs to those.
-fn plan_of(mut edit: MapEdit<'_>, map: MapId, moved: &[Moving], to: &[Run]) -> Result<Plan> {
+fn plan_of(mut edit: MapEdit<'_>, moved: &[Moving], to: &[Run]) -> Result<Plan> {
     assert_eq!(moved.len(), to.len(), "each run that moves has a place");
     let mut stores = Vec::new();
     for (moving, run) in moved.iter().zip(to) {
         assert_eq!(moving.blocks.len() as u64, run.blocks, "the blocks that move to {run:?}");
-        set_run(&mut edit, map, &moving.blocks, run.pbn)?;
+        edit.set_blocks(moving.blocks.iter().map(|block| block.lbn).zip(run.pbns()))?;
         let store =
             |(pbn, seen): (Pbn, &Seen)| StoredBlock { pbn, tag: seen.entry.tag, fingerprint: seen.entry.fingerprint };
         stores.extend(run.pbns().zip(&moving.blocks).map(store));
@@ -347,26 +324,13 @@ fn plan_of(mut edit: MapEdit<'_>, map: MapId, moved: &[Moving], to: &[Run]) -> R
 }
 
 /// Whether the map has every block where it was seen.
-fn is_unchanged(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen]) -> Result<bool> {
+fn is_unchanged(edit: &mut MapEdit<'_>, blocks: &[Seen]) -> Result<bool> {
     for block in blocks {
-        let (key, place) = place_of(map, block.lbn);
-        let now = edit.look(key, place, place + 1)?;
-        if !now.iter().any(|extent| extent.target == Target::Data(block.pbn)) {
+        if !edit.has(block.lbn, block.pbn)? {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// Gives the places of blocks new adjacent ones.
-fn set_run(edit: &mut MapEdit<'_>, map: MapId, blocks: &[Seen], mut pbn: Pbn) -> Result<()> {
-    let is_one_extent = |a: &Seen, b: &Seen| a.lbn.plus(1) == b.lbn && !b.lbn.0.is_multiple_of(LEAF_BLOCKS);
-    for part in blocks.chunk_by(is_one_extent) {
-        let (key, first) = place_of(map, part[0].lbn);
-        edit.set(key, Extent { first, blocks: part.len() as u16, target: Target::Data(pbn) })?;
-        pbn = pbn.plus(part.len() as u64);
-    }
-    Ok(())
 }
 
 /// The rest of a run without parts of it, which come in order.

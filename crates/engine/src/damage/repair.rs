@@ -21,6 +21,7 @@ use crate::hints::levels::HintLevels;
 use crate::known_damage::notices::Noticed;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
+use crate::read::cache::NOBODY;
 use crate::read::device::DataReader;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
@@ -185,7 +186,7 @@ impl Repairs {
     /// Places a damaged block's content from the read cache. None: the cache lacks it, or there is no space.
     fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
         let mut block = self.data.take_buffer(BLOCK_BYTES);
-        self.read_cache.get(pbn, &mut block).filter(|_| self.hasher.is_sound(entry, &block))?;
+        self.read_cache.get(pbn, NOBODY, &mut block).filter(|_| self.hasher.is_sound(entry, &block))?;
         let placed = self.free_blocks.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
         if self.block_writer.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
             self.free_blocks.give_back(&placed);

@@ -77,8 +77,8 @@ impl FilePolicies {
     pub fn in_every_memory(&self, candidates: &[Candidates]) -> HashSet<Pbn> {
         let mut popular: HashMap<Pbn, usize> = HashMap::new();
         let holders = || candidates.iter().flat_map(|block| block.holders).copied();
-        let are_popular = self.metadata.have_references(holders(), REFS_FREE_MIN);
-        for (pbn, _) in holders().zip(are_popular).filter(|(_, is_popular)| *is_popular) {
+        let references = self.metadata.references_of(holders());
+        for (pbn, _) in holders().zip(references).filter(|(_, references)| *references >= REFS_FREE_MIN) {
             *popular.entry(pbn).or_default() += 1;
         }
         let mut most: Vec<(usize, Pbn)> = popular.into_iter().map(|(pbn, blocks)| (blocks, pbn)).collect();

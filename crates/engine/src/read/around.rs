@@ -15,6 +15,7 @@ use crate::format::extent_leaf::{LEAF_BLOCKS, Target};
 use crate::format::fragment::{PAGE_NUMBERS, is_fragment};
 use crate::format::keys::LeafKey;
 use crate::format::page::page_of;
+use crate::read::cache::AROUND;
 use crate::read::parts::{cut_spans, runs_into};
 use crate::read::steps::Reader;
 use crate::{BLOCK_BYTES, Lbn, MapId, Pbn, Result};
@@ -75,8 +76,9 @@ impl Reader {
             return;
         }
         for (pbn, block) in there.iter().zip(buffer.chunks_exact(BLOCK_BYTES)) {
-            if self.hasher.tag(block) == entries[pbn].tag {
-                self.read_cache.admit_around(*pbn, block);
+            let entry = &entries[pbn];
+            if self.hasher.tag(block) == entry.tag {
+                self.read_cache.admit_awaited(*pbn, AROUND, entry.count, block, &self.stats.counters);
             }
         }
         self.stats.counters.blocks_read_around.fetch_add(others as u64, Relaxed);

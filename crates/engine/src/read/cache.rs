@@ -5,10 +5,16 @@
 //! makes it safe: **`admit` only while holding a pin on the pbn; `remove` only after the last pin on it is gone and
 //! before the pbn is handed out again.** So no `admit` of the old content can come after the `remove`.
 //!
+//! Of the blocks that files share, it knows how many reads to expect: the kernel keeps what it has read, so mostly each
+//! reference is read once. A block that was read for all of its references is **spent**. Spent blocks leave before
+//! others, and what is still awaited has their room. The newest spent blocks stay for a while: a program that reads
+//! past the kernel's cache may read them again, and then they count as any other block.
+//!
 //! Own code instead of a cache crate, because the budget has to be exact down to the allocator, and it changes. All
 //! blocks of a shard lie in one piece of memory. The system fills it with pages a little ahead of use, and takes them
 //! back.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
 use hashbrown::HashMap;
@@ -16,12 +22,12 @@ use oncefs_dedup::{BLOCK_BYTES, Pbn};
 
 use super::lazy_memory::LazyMemory;
 use crate::MapId;
-use crate::stats::counters::CacheReport;
+use crate::stats::counters::{CacheReport, Counters};
 use crate::sync::{AtomicU64, LockRank, Mutex};
 
 /// Memory of one cached block: the bytes, and 128 for its bookkeeping. Of these the slot takes 24, the free list 4, the
-/// sightings 16 and the index at most 78 (17 bytes an entry; under constant replacement a hash table grows to at most
-/// 4.6 times its entries).
+/// list of spent slots 4, the sightings 16 and the index at most 78 (17 bytes an entry; under constant replacement a
+/// hash table grows to at most 4.6 times its entries).
 const SLOT_BYTES: usize = BLOCK_BYTES + 128;
 
 /// Locks of a large cache: several times the number of reading threads.
@@ -32,12 +38,17 @@ const SHARD_SLOTS_MIN: usize = 64;
 /// The doorkeeper remembers this many sightings for each block of the cache. So a block enters if it is read again
 /// within about twice the cache's size of other misses.
 const SIGHTINGS_PER_SLOT: usize = 2;
+/// One part in this many of the used slots may be spent before spent blocks leave.
+const SPENT_SHARE: usize = 8;
 /// Fresh slots that get their pages together: one system call instead of one fault each.
 const PREPARED_SLOTS: usize = 16;
 /// Marks an empty place among the sightings: pbn 0 is the label and never cached.
 const UNSEEN: u64 = 0;
 /// Marks a slot on the free list.
 const UNUSED: Pbn = Pbn(0);
+
+/// The reader of reads on behalf of no file. No map has this id.
+pub const NOBODY: MapId = MapId(0);
 
 /// The reader recorded for blocks that were read around another. No map has this id.
 pub const AROUND: MapId = MapId(u64::MAX);
@@ -81,34 +92,33 @@ impl ReadCache {
         }
     }
 
-    /// Copies the block into `out` (one block long) if it is cached. Returns the map that it was read for.
-    pub fn get(&self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
-        self.shard(pbn).and_then(|shard| shard.lock().get(pbn, out))
+    /// Copies the block into `out` (one block long) if it is cached. Returns the map that it was read for. A read for a
+    /// file uses up one of the reads that the block awaits.
+    pub fn get(&self, pbn: Pbn, reader: MapId, out: &mut [u8]) -> Option<MapId> {
+        self.shard(pbn).and_then(|shard| shard.lock().get(pbn, reader, out))
     }
 
     /// Offers a block that was read from the device. It enters when it is offered a second time before its sighting is
     /// forgotten. Only while holding a pin on the pbn.
-    pub fn admit(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
+    pub fn admit(&self, pbn: Pbn, reader: MapId, block: &[u8], counters: &Counters) {
         if let Some(shard) = self.shard(pbn) {
             let mut shard = shard.lock();
             if shard.sighted(pbn) {
-                shard.admit(pbn, reader, block);
+                shard.admit(Slot { pbn, reader, ..Slot::EMPTY }, block, counters);
             }
         }
     }
 
-    /// Like `admit`, for a block shared by several files: it enters at once (SmartDedup's page cache index, section
-    /// 3.4).
-    pub fn admit_shared(&self, pbn: Pbn, reader: MapId, block: &[u8]) {
+    /// Like `admit`, for a block with `awaited` references that were not read yet: it enters at once (SmartDedup's page
+    /// cache index, section 3.4). If it was offered before, one of them was read then.
+    pub fn admit_awaited(&self, pbn: Pbn, reader: MapId, awaited: u32, block: &[u8], counters: &Counters) {
         debug_assert_eq!(block.len(), BLOCK_BYTES, "the cache holds whole blocks");
         if let Some(shard) = self.shard(pbn) {
-            shard.lock().admit(pbn, reader, block);
+            let mut shard = shard.lock();
+            let was_read = reader != AROUND && shard.sighted(pbn);
+            let awaited = awaited.saturating_sub(u32::from(was_read));
+            shard.admit(Slot { pbn, reader, awaited, is_spent: awaited == 0, recent: false }, block, counters);
         }
-    }
-
-    /// Takes in a block that was read around another. Only while holding a pin on the pbn.
-    pub fn admit_around(&self, pbn: Pbn, block: &[u8]) {
-        self.admit_shared(pbn, AROUND, block);
     }
 
     /// Whether the block is cached now.
@@ -161,8 +171,25 @@ struct Slot {
     pbn: Pbn,
     /// The map that it was read for.
     reader: MapId,
+    /// References that were not read since it entered. 0 for a block that was admitted because it was read twice.
+    awaited: u32,
+    /// All of its references were read, and it was not read again.
+    is_spent: bool,
     /// Read since the clock's hand passed. Such a block is spared once.
     recent: bool,
+}
+
+impl Slot {
+    const EMPTY: Self = Self { pbn: UNUSED, reader: NOBODY, awaited: 0, is_spent: false, recent: false };
+
+    /// Notes a read. True: now it is spent.
+    fn note_read(&mut self, reader: MapId) -> bool {
+        let was_awaited = reader != NOBODY && self.awaited > 0;
+        self.awaited -= u32::from(was_awaited);
+        self.is_spent = was_awaited && self.awaited == 0;
+        self.recent = !self.is_spent;
+        self.is_spent
+    }
 }
 
 /// One lock's part of the cache: a clock over slots, and a doorkeeper.
@@ -177,6 +204,9 @@ struct Shard {
     free: Vec<u32>,
     /// and unused slots whose pages went back to the system.
     returned: Vec<u32>,
+    /// Slots whose blocks became spent, the oldest first. Those that were read again, or have other blocks by now, are
+    /// passed over.
+    spent: VecDeque<u32>,
     bytes: LazyMemory,
     /// All slots below this one got their pages. Those of `returned` went back.
     prepared: usize,
@@ -196,6 +226,7 @@ impl Shard {
             slots_most,
             free: Vec::new(),
             returned: Vec::new(),
+            spent: VecDeque::new(),
             bytes: LazyMemory::new(slots_most * BLOCK_BYTES),
             prepared: 0,
             hand: 0,
@@ -226,24 +257,38 @@ impl Shard {
         self.prepared = self.slots.len();
     }
 
-    fn get(&mut self, pbn: Pbn, out: &mut [u8]) -> Option<MapId> {
+    fn get(&mut self, pbn: Pbn, reader: MapId, out: &mut [u8]) -> Option<MapId> {
         let Some(&slot) = self.index.get(&pbn) else {
             self.misses += 1;
             return None;
         };
         self.hits += 1;
-        self.slots[slot as usize].recent = true;
+        if self.slots[slot as usize].note_read(reader) {
+            self.note_spent(slot);
+        }
         out.copy_from_slice(self.block(slot as usize));
         Some(self.slots[slot as usize].reader)
     }
 
-    fn admit(&mut self, pbn: Pbn, reader: MapId, block: &[u8]) {
+    fn admit(&mut self, entering: Slot, block: &[u8], counters: &Counters) {
+        let Slot { pbn, is_spent, .. } = entering;
         if self.index.contains_key(&pbn) {
             return;
         }
-        let slot = self.take_slot(Slot { pbn, reader, recent: false });
+        let slot = self.take_slot(entering, counters);
         self.block(slot).copy_from_slice(block);
         self.index.insert(pbn, slot as u32);
+        if is_spent {
+            self.note_spent(slot as u32);
+        }
+    }
+
+    fn note_spent(&mut self, slot: u32) {
+        // This bounds the memory of the list. The clock takes a block that is not on it.
+        if self.spent.len() > self.used_max / 2 {
+            self.spent.pop_front();
+        }
+        self.spent.push_back(slot);
     }
 
     fn remove(&mut self, pbn: Pbn) {
@@ -274,11 +319,19 @@ impl Shard {
     }
 
     /// A slot for the block: a freed one, a fresh one, or that of the block that the clock evicts.
-    fn take_slot(&mut self, taken: Slot) -> usize {
+    fn take_slot(&mut self, taken: Slot, counters: &Counters) -> usize {
         debug_assert!(self.index.len() <= self.used_max, "{} slots of {} are used", self.index.len(), self.used_max);
         if self.index.len() == self.used_max {
             let slot = self.give_up();
-            self.slots[slot] = taken;
+            match std::mem::replace(&mut self.slots[slot], taken) {
+                Slot { is_spent: true, .. } => {
+                    // The hand may be just before this slot.
+                    self.slots[slot].recent = !self.slots[slot].is_spent;
+                    counters.cache_evicted_spent.fetch_add(1, Relaxed)
+                }
+                Slot { awaited: 1.., .. } => counters.cache_evicted_awaited.fetch_add(1, Relaxed),
+                _ => 0,
+            };
             return slot;
         }
         if let Some(slot) = self.free.pop().or_else(|| self.returned.pop()) {
@@ -303,14 +356,21 @@ impl Shard {
 
     /// Puts an unused slot on the free list.
     fn put_aside(&mut self, slot: usize) {
-        self.slots[slot] = Slot { pbn: UNUSED, reader: MapId(0), recent: false };
+        self.slots[slot] = Slot::EMPTY;
         self.free.push(slot as u32);
     }
 
-    /// Moves the hand past recently read blocks, sparing each once, and evicts the first other block. Only if a slot is
-    /// used.
+    /// Evicts a block: the oldest spent one, if there are many. Otherwise it moves the hand past recently read blocks,
+    /// sparing each once, and takes the first other block. Only if a slot is used.
     fn give_up(&mut self) -> usize {
         assert!(!self.index.is_empty(), "no block can be given up");
+        while self.spent.len() > self.used_max / SPENT_SHARE {
+            let slot = self.spent.pop_front().expect("it is longer than 0") as usize;
+            if self.slots[slot].is_spent {
+                self.index.remove(&self.slots[slot].pbn);
+                return slot;
+            }
+        }
         loop {
             let slot = self.hand % self.slots.len();
             self.hand = slot + 1;
@@ -346,235 +406,4 @@ impl ReadCache {
 }
 
 #[cfg(test)]
-mod tests {
-    use oncefs_toolbox::Random;
-
-    use super::*;
-
-    const FILE: MapId = MapId(1);
-
-    fn block_of(pbn: u64) -> [u8; BLOCK_BYTES] {
-        let mut block = [0; BLOCK_BYTES];
-        for (place, word) in block.chunks_exact_mut(8).enumerate() {
-            word.copy_from_slice(&(pbn ^ (place as u64) << 48).to_le_bytes());
-        }
-        block
-    }
-
-    fn read(cache: &ReadCache, pbn: u64) -> Option<[u8; BLOCK_BYTES]> {
-        let mut out = [0xEE; BLOCK_BYTES];
-        let found = cache.get(Pbn(pbn), &mut out).is_some();
-        assert!(found || out == [0xEE; BLOCK_BYTES], "a miss leaves the buffer alone");
-        found.then_some(out)
-    }
-
-    fn admit_twice(cache: &ReadCache, pbn: u64) {
-        cache.admit(Pbn(pbn), FILE, &block_of(pbn));
-        cache.admit(Pbn(pbn), FILE, &block_of(pbn));
-    }
-
-    fn cache_of_slots(slots: usize) -> ReadCache {
-        ReadCache::new((slots * SLOT_BYTES) as u64, (4 * slots * SLOT_BYTES) as u64)
-    }
-
-    fn lend(cache: &ReadCache, slots: usize) {
-        cache.lend((slots * SLOT_BYTES) as u64);
-        cache.check();
-    }
-
-    #[test]
-    fn a_block_enters_when_it_is_offered_the_second_time() {
-        let cache = cache_of_slots(100);
-        cache.admit(Pbn(5), FILE, &block_of(5));
-        assert_eq!(read(&cache, 5), None);
-        cache.admit(Pbn(5), FILE, &block_of(5));
-        assert_eq!(read(&cache, 5), Some(block_of(5)));
-        cache.check();
-    }
-
-    #[test]
-    fn a_shared_block_enters_at_once_and_knows_for_whom_it_was_read() {
-        let cache = cache_of_slots(100);
-        cache.admit_shared(Pbn(5), MapId(9), &block_of(5));
-        assert_eq!(cache.get(Pbn(5), &mut [0; BLOCK_BYTES]), Some(MapId(9)));
-        cache.check();
-    }
-
-    #[test]
-    fn a_scan_read_once_displaces_nothing() {
-        let cache = cache_of_slots(100);
-        (1..=50).for_each(|pbn| admit_twice(&cache, pbn));
-        (1_000..100_000).for_each(|pbn| cache.admit(Pbn(pbn), FILE, &block_of(pbn)));
-        (1..=50).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
-    }
-
-    #[test]
-    fn a_removed_block_is_gone_and_has_to_be_offered_twice_again() {
-        let cache = cache_of_slots(100);
-        admit_twice(&cache, 5);
-        cache.admit(Pbn(6), FILE, &block_of(6));
-        cache.remove(Pbn(5));
-        cache.remove(Pbn(6));
-        assert_eq!(read(&cache, 5), None);
-        for reused in [5, 6] {
-            cache.admit(Pbn(reused), FILE, &block_of(reused + 100));
-            assert_eq!(read(&cache, reused), None);
-            cache.admit(Pbn(reused), FILE, &block_of(reused + 100));
-            assert_eq!(read(&cache, reused), Some(block_of(reused + 100)));
-        }
-        cache.check();
-    }
-
-    #[test]
-    fn a_block_that_is_read_outlives_blocks_that_are_not() {
-        let cache = cache_of_slots(SHARD_SLOTS_MIN);
-        (1..=SHARD_SLOTS_MIN as u64).for_each(|pbn| admit_twice(&cache, pbn));
-        for pbn in 1_000..1_040 {
-            assert!(read(&cache, 7).is_some(), "before {pbn}");
-            admit_twice(&cache, pbn);
-        }
-        assert!(read(&cache, 7).is_some());
-        assert!(read(&cache, 1).is_none());
-        cache.check();
-    }
-
-    #[test]
-    fn a_cache_without_budget_holds_and_counts_nothing() {
-        for bytes_max in [0, SLOT_BYTES as u64 - 1] {
-            let cache = ReadCache::new(bytes_max, bytes_max);
-            cache.lend(1 << 20);
-            admit_twice(&cache, 5);
-            assert_eq!(read(&cache, 5), None);
-            cache.remove(Pbn(5));
-            let report = cache.report();
-            assert_eq!((report.bytes, report.hits, report.misses), (0, 0, 0));
-        }
-    }
-
-    #[test]
-    fn a_cache_of_one_block_works() {
-        let cache = cache_of_slots(1);
-        admit_twice(&cache, 1);
-        admit_twice(&cache, 2);
-        assert_eq!((read(&cache, 1), read(&cache, 2)), (None, Some(block_of(2))));
-        cache.check();
-    }
-
-    #[test]
-    fn a_cache_that_grows_keeps_what_it_has_and_takes_more() {
-        let cache = cache_of_slots(50);
-        (1..=50).for_each(|pbn| admit_twice(&cache, pbn));
-        lend(&cache, 100);
-        (51..=150).for_each(|pbn| admit_twice(&cache, pbn));
-        (1..=150).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
-        cache.check();
-        lend(&cache, 1_000);
-        (1..=1_000).for_each(|pbn| admit_twice(&cache, pbn));
-        cache.check();
-        assert_eq!((1..=1_000).filter(|&pbn| read(&cache, pbn).is_some()).count(), 200, "as large as it may ever be");
-    }
-
-    #[test]
-    fn a_cache_that_shrinks_gives_up_what_was_not_read_lately_and_its_memory() {
-        let cache = cache_of_slots(50);
-        lend(&cache, 150);
-        (1..=200).for_each(|pbn| admit_twice(&cache, pbn));
-        cache.remove(Pbn(100));
-        (1..=50).for_each(|pbn| assert!(read(&cache, pbn).is_some()));
-        lend(&cache, 0);
-        (1..=50).for_each(|pbn| assert_eq!(read(&cache, pbn), Some(block_of(pbn))));
-        assert_eq!(cache.report().bytes, 50 * SLOT_BYTES as u64);
-        let shard = cache.shards[0].lock();
-        assert_eq!(
-            shard.bytes.chunks_exact(BLOCK_BYTES).filter(|block| block.iter().any(|byte| *byte > 0)).count(),
-            50
-        );
-    }
-
-    #[test]
-    fn memory_goes_back_once_however_often_the_cache_shrinks() {
-        let cache = ReadCache::new((16 * SLOT_BYTES) as u64, (200 * SLOT_BYTES) as u64);
-        lend(&cache, 100);
-        (1..=100).for_each(|pbn| admit_twice(&cache, pbn));
-        let calls = || cache.shards.iter().map(|shard| shard.lock().bytes.given_back()).sum::<u64>();
-        lend(&cache, 0);
-        let once = calls();
-        assert!((1..=84).contains(&once), "{once} calls for the slots of 100 blocks");
-        for _ in 0..50 {
-            lend(&cache, 1);
-            lend(&cache, 0);
-        }
-        assert!(calls() <= once + 2, "{} calls, {once} of them for the first time", calls());
-        cache.check();
-        lend(&cache, 100);
-        (200..300).for_each(|pbn| admit_twice(&cache, pbn));
-        assert!((200..300).all(|pbn| read(&cache, pbn) == Some(block_of(pbn))));
-        cache.check();
-    }
-
-    #[test]
-    fn memory_that_no_block_has_yet_stays_below_the_bound_and_goes_back() {
-        let cache = cache_of_slots(PREPARED_SLOTS + 4);
-        let prepared = || cache.shards[0].lock().prepared;
-        admit_twice(&cache, 1);
-        assert_eq!(prepared(), PREPARED_SLOTS);
-        (2..=PREPARED_SLOTS as u64 + 1).for_each(|pbn| admit_twice(&cache, pbn));
-        assert_eq!(prepared(), PREPARED_SLOTS + 4, "no more than may be used");
-        lend(&cache, 30);
-        lend(&cache, 0);
-        assert_eq!(prepared(), PREPARED_SLOTS + 1, "what is lent back takes with it what nobody used");
-        (30..60).for_each(|pbn| admit_twice(&cache, pbn));
-        assert_eq!(prepared(), PREPARED_SLOTS + 4);
-        cache.check();
-    }
-
-    #[test]
-    fn the_report_counts_bytes_hits_and_misses() {
-        let cache = cache_of_slots(1_000);
-        (1..=10).for_each(|pbn| admit_twice(&cache, pbn));
-        assert_eq!((1..=30).filter(|&pbn| read(&cache, pbn).is_some()).count(), 10);
-        let report = cache.report();
-        assert_eq!((report.hits, report.misses), (10, 20));
-        assert_eq!(report.bytes, 10 * SLOT_BYTES as u64);
-        assert_eq!(report.bytes_max, 1_000 * SLOT_BYTES as u64);
-    }
-
-    /// Four threads read, admit and remove at once. Each pbn has a lock that stands in for its pin,
-    /// and a generation that stands in for its content: no read may see an older one.
-    #[test]
-    fn no_block_of_an_earlier_use_of_a_pbn_is_ever_returned() {
-        const PBNS: u64 = 200;
-        let cache = cache_of_slots(150);
-        let generations: Vec<_> = (0..PBNS).map(|_| parking_lot::RwLock::new(0_u64)).collect();
-        let hits = std::sync::atomic::AtomicU64::new(0);
-        let work = |seed: u64| {
-            let mut random = Random::new(seed);
-            for _ in 0..50_000 {
-                let pbn = random.below(PBNS);
-                if random.one_in(64) {
-                    cache.lend(random.below(300) * SLOT_BYTES as u64);
-                }
-                if random.one_in(16) {
-                    let mut generation = generations[pbn as usize].write();
-                    cache.remove(Pbn(pbn + 1));
-                    *generation += 1;
-                    continue;
-                }
-                let generation = generations[pbn as usize].read();
-                let content = block_of(pbn << 32 | *generation);
-                match read(&cache, pbn + 1) {
-                    Some(found) => {
-                        assert!(found == content, "pbn {} in generation {generation}", pbn + 1);
-                        hits.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    }
-                    None => cache.admit(Pbn(pbn + 1), FILE, &content),
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            (1..=4).for_each(|seed: u64| drop(scope.spawn(move || work(seed))));
-        });
-        assert!(hits.into_inner() > 10_000, "the test has to hit");
-        cache.check();
-    }
-}
+mod tests;

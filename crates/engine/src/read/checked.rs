@@ -1,7 +1,8 @@
 //! Blocks after they were read: they are compared with their tags and offered to the read cache.
 
+use super::cache::NOBODY;
 use super::parts::Part;
-use super::stored::{CACHED_RUN_BLOCKS_MAX, NOBODY};
+use super::stored::CACHED_RUN_BLOCKS_MAX;
 use crate::format::page::page_of;
 use crate::read::stored::BlockReader;
 use crate::state::replacements::damaged;
@@ -10,18 +11,18 @@ use crate::{BLOCK_BYTES, MapId, Pbn, Result, Tag};
 /// The block table's answer for a block that was read. Empty if its page cannot be read.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    is_shared: bool,
+    references: u32,
     is_wrong: bool,
 }
 
 impl BlockReader {
     /// Compares the content with the tags if reads are verified, and with the tags of lost content if any is lost. A
-    /// block that differs is served as `read_parts` says. Returns which blocks have several references, in the order of
-    /// the parts. None: none may enter the read cache.
-    pub fn verify(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<bool>>> {
+    /// block that differs is served as `read_parts` says. Returns how many references each block has, in the order of
+    /// the parts, or 0 if that is not known. None: none may enter the read cache.
+    pub fn verify(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<u32>>> {
         let verifies = self.tuning.verifies_reads();
         if !verifies && !self.damage.is_content_lost() {
-            return Ok(Some(self.metadata.which_are_shared(parts.iter().flat_map(|part| part.pbns()))));
+            return Ok(Some(self.metadata.references_of(parts.iter().flat_map(|part| part.pbns()))));
         }
         let mut tags: Vec<(Pbn, Tag)> = Vec::with_capacity(parts.iter().map(|part| part.blocks()).sum());
         for part in &*parts {
@@ -32,13 +33,13 @@ impl BlockReader {
             self.damage_reports.offer(tags.iter().copied());
         }
         if !verifies {
-            return Ok(Some(self.metadata.which_are_shared(tags.iter().map(|(pbn, _)| *pbn))));
+            return Ok(Some(self.metadata.references_of(tags.iter().map(|(pbn, _)| *pbn))));
         }
         let known = self.known_of(&tags);
         assert_eq!(known.len(), tags.len(), "what is known of each block");
         let wrong = tags.iter().zip(&known).filter(|(_, known)| known.is_wrong);
         let is_all_right = self.replace_all(reader, wrong.map(|((pbn, _), _)| *pbn), parts)?;
-        Ok(is_all_right.then(|| known.iter().map(|known| known.is_shared).collect()))
+        Ok(is_all_right.then(|| known.iter().map(|known| known.references).collect()))
     }
 
     /// Serves wrong blocks from their replicas. False: a read without a reader keeps some of them as they are.
@@ -96,27 +97,28 @@ impl BlockReader {
                 let page = pages.page(page_of(of_page[0].0)).expect("it is in memory");
                 known.extend(of_page.iter().map(|(pbn, tag)| {
                     let entry = page.entry(*pbn);
-                    Known { is_shared: entry.count > 1, is_wrong: entry.count > 0 && entry.tag != *tag }
+                    Known { references: entry.count, is_wrong: entry.count > 0 && entry.tag != *tag }
                 }));
             }
             known
         })
     }
 
-    /// Offers blocks that were read to the read cache. Shared blocks enter at once, because further files may read
-    /// them. Of a long run only these enter, so that one pass over a large file does not replace the whole cache.
-    pub fn admit_read(&self, reader: MapId, parts: &[&mut Part<'_>], shared: &[bool]) {
-        let mut shared = shared.iter();
+    /// Offers blocks that were read to the read cache. Shared blocks enter at once, because they are read again for
+    /// their other references. Of a long run only these enter, so that one pass over a large file does not replace the
+    /// whole cache.
+    pub fn admit_read(&self, reader: MapId, parts: &[&mut Part<'_>], references: &[u32]) {
+        let (mut references, counters) = (references.iter(), &self.stats.counters);
         for part in parts {
             let is_long = part.blocks() > CACHED_RUN_BLOCKS_MAX;
             for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact(BLOCK_BYTES)) {
-                match shared.next().expect("one for each block of the parts") {
-                    true => self.read_cache.admit_shared(pbn, reader, block),
-                    false if !is_long => self.read_cache.admit(pbn, reader, block),
-                    false => {}
+                match references.next().expect("one for each block of the parts") {
+                    references @ 2.. => self.read_cache.admit_awaited(pbn, reader, references - 1, block, counters),
+                    _ if !is_long => self.read_cache.admit(pbn, reader, block, counters),
+                    _ => {}
                 }
             }
         }
-        assert!(shared.next().is_none(), "a block was looked over that is not offered");
+        assert!(references.next().is_none(), "a block was looked over that is not offered");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::cache::AROUND;
+use super::cache::{AROUND, NOBODY};
 use super::parts::{Part, copy_repeated, cut_spans, take_repeated};
 use crate::base::part;
 use crate::device::Io;
@@ -15,9 +15,6 @@ use crate::{BLOCK_BYTES, Error, MapId, Pbn, Result};
 
 /// Longer runs are either entirely in memory or read as a whole.
 pub const CACHED_RUN_BLOCKS_MAX: usize = 32;
-
-/// The reader of reads on behalf of no file. No map has this id.
-pub const NOBODY: MapId = MapId(0);
 
 part! {
     /// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
@@ -84,7 +81,7 @@ impl BlockReader {
             out.copy_from_slice(&block);
             return true;
         }
-        let Some(admitted_by) = self.read_cache.get(pbn, out) else { return false };
+        let Some(admitted_by) = self.read_cache.get(pbn, reader, out) else { return false };
         if admitted_by == AROUND {
             self.policy.read_around().note_used();
         } else if admitted_by != reader && admitted_by != NOBODY && reader != NOBODY {
@@ -105,16 +102,16 @@ impl BlockReader {
                 // A bad place affects only its own block. Errors inside gaps are ignored.
                 Err(error) => {
                     if self.read_again(reader, span, error)? {
-                        let shared = self.metadata.which_are_shared(span.iter().flat_map(Part::pbns));
-                        self.admit_read(reader, &span.iter_mut().collect::<Vec<_>>(), &shared);
+                        let references = self.metadata.references_of(span.iter().flat_map(Part::pbns));
+                        self.admit_read(reader, &span.iter_mut().collect::<Vec<_>>(), &references);
                     }
                 }
             }
         }
         if !whole.is_empty()
-            && let Some(shared) = self.verify(reader, &mut whole)?
+            && let Some(references) = self.verify(reader, &mut whole)?
         {
-            self.admit_read(reader, &whole, &shared);
+            self.admit_read(reader, &whole, &references);
         }
         Ok(())
     }

@@ -347,16 +347,10 @@ impl Metadata {
         Ok(())
     }
 
-    /// Which blocks have several references, as far as the table is in memory: a read waits for no table page.
-    pub fn which_are_shared(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<bool> {
-        self.have_references(pbns, 2)
-    }
-
-    /// Which blocks have at least this many references, as far as the table is in memory.
-    pub fn have_references(&self, pbns: impl Iterator<Item = Pbn>, references_min: u32) -> Vec<bool> {
+    /// How many references each block has: 0 if its page of the table is not in memory.
+    pub fn references_of(&self, pbns: impl Iterator<Item = Pbn>) -> Vec<u32> {
         let mut state = self.state.lock();
-        let have = |pbn: Pbn| state.table.page(page_of(pbn)).is_some_and(|page| page.count(pbn) >= references_min);
-        pbns.map(have).collect()
+        pbns.map(|pbn| state.table.page(page_of(pbn)).map_or(0, |page| page.count(pbn))).collect()
     }
 
     /// Reads pages of the block table, and keeps them in memory until a checkpoint. With a page of fragments, also

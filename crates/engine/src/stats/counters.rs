@@ -285,6 +285,10 @@ counters! {
     blocks_read_shared,
     /// Blocks of other files that were read around small ones.
     blocks_read_around,
+    /// Blocks that left the read cache for others after all of their references had been read.
+    cache_evicted_spent,
+    /// Blocks that left the read cache for others before all of their references had been read.
+    cache_evicted_awaited,
     /// Blocks read by the scrub.
     blocks_scrubbed,
     /// Blocks found to be damaged.

@@ -13,7 +13,7 @@ use crate::text::duration;
 /// The line is redrawn no more often than this: the work reports its progress at every step.
 const REDRAW: Duration = Duration::from_millis(100);
 
-/// Shorter work ends without a line: nobody waited for it.
+/// Shorter work ends without a line: it was over before a user would wait.
 const RATED: Duration = Duration::from_secs(1);
 
 /// The line fits 80 columns; a narrower terminal cuts it.
@@ -69,8 +69,8 @@ impl Step {
         format!("{} in {}, {}/s", self.named(self.done), duration(time.as_secs()), self.amount(rate))
     }
 
-    /// "[######    ] 62 %, 3.10 GiB of 5.00 GiB, 412 MiB/s, 5 s left", as far as it is known. `hindrance`: what keeps the
-    /// work from going on. It takes the places of the bar and of the time left, which nobody can tell then.
+    /// "[######    ] 62 %, 3.10 GiB of 5.00 GiB, 412 MiB/s, 5 s left", as far as it is known. `hindrance`: the
+    /// reason that the work stands still. It replaces the bar and the time left, which is unknown then.
     fn figures(self, per_second: u64, hindrance: Option<&str>) -> String {
         let mut text = match self.total {
             0 => self.named(self.done),

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// Blocks over which is averaged: 16 MiB of writes.
+/// Blocks of the average: 16 MiB of writes.
 const WINDOW_BLOCKS: u64 = 4096;
 /// Compression begins when it saves this much more time than it takes, and ends when it saves this much less. The gap
 /// keeps a steady device from switching back and forth.

@@ -12,7 +12,7 @@ use crate::{Moment, Rank, RankRule, Usage};
 /// A file's place in a queue. Places sort by queue, oldest first.
 ///
 /// Places are advice, like hints: a file may have none, several, or an outdated one. [`look_at`] merges all places of a
-/// file at the one that its usage gives. A file's rank can be found without any place.
+/// file into the one that its usage gives. A file's rank does not depend on its places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueuePlace {
     /// Which queue.

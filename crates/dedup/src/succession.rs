@@ -14,7 +14,7 @@ use crate::{Blocks, EXTENDED_MAX, Pbn};
 
 /// Most ends that are remembered: programs that write at the same time have one each.
 const ENDS_MAX: usize = 4;
-/// New files that an end is offered to, at most.
+/// Most new files that an end is offered to.
 const OFFERS_MAX: u8 = 16;
 
 /// Where a file that ended with a shared block would continue.

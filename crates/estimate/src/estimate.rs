@@ -73,7 +73,7 @@ pub struct Found {
 pub struct ProfileSaving {
     /// The profile's name.
     pub profile: String,
-    /// Its rule for sharing, in words.
+    /// A description of its rule for sharing.
     pub limit: String,
     /// The saving in bytes.
     pub saved_bytes: u64,

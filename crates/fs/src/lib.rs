@@ -55,7 +55,7 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const FILE_BYTES_MAX: u64 = 1 << 52;
 const _: () = assert!(FILE_BYTES_MAX.is_multiple_of(oncefs_engine::BLOCK_BYTES as u64), "a file ends with a block");
 
-/// Names that a file can have, at most.
+/// Most names that a file can have.
 pub const LINKS_MAX: u32 = 65_000;
 
 /// Longest target of a symbolic link, in bytes: the kernel's PATH_MAX without the final NUL.

@@ -47,7 +47,7 @@ impl Default for Contents {
 }
 
 impl Contents {
-    /// Remembers at most so many.
+    /// Remembers at most this many.
     pub fn with_room_for(contents_max: usize) -> Self {
         Self { places: HashMap::new(), files: Vec::new(), contents_max }
     }

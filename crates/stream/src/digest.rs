@@ -36,7 +36,7 @@ impl Digest {
     }
 }
 
-/// A random key, so that nobody can prepare two contents with the same hash.
+/// A random key, so that no attacker can prepare two contents with the same hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(pub [u8; 32]);
 

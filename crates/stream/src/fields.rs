@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// A byte that says whether something follows.
+    /// A byte that tells whether a value follows.
     pub fn flag(&mut self) -> Result<bool, Malformed> {
         match self.u8()? {
             0 => Ok(false),

@@ -19,7 +19,7 @@ use crate::process::signals::EndSignals;
 use crate::progress::{Progress, Step};
 use crate::size::Size;
 
-/// Passes over all files at most. A second one moves what changed meanwhile, and shared blocks that the first one left.
+/// Most passes over all files. A second one moves what changed meanwhile, and shared blocks that the first one left.
 const PASSES_MAX: usize = 8;
 /// Tries for a portion that finds no room. A commit between two of them makes the room of released packs usable.
 const TRIES_MAX: usize = 3;

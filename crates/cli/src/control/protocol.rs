@@ -216,7 +216,7 @@ pub enum Request {
     },
     /// What the tags of the volume's blocks are made with, in hexadecimal.
     TagSecret,
-    /// For each tag a block that has it, in hexadecimal, or none: the order of a file finds most.
+    /// A block for each tag, in hexadecimal, or none. Tags in the order of a file find most.
     BlocksByTag {
         /// At most 256.
         tags: Vec<u64>,

@@ -36,7 +36,7 @@ const DYING_PATIENCE: Duration = Duration::from_secs(3);
 /// Files open for writing in one answer.
 const OPEN_MAX: usize = 10_000;
 
-/// After so many runs no further file is in the answer about several. One file has at most as many.
+/// An answer about several files takes no further file after this many runs. One file has at most this many.
 const EXPLAINED_RUNS_MAX: usize = 8192;
 
 /// Commands are root's.

@@ -26,7 +26,7 @@ pub struct Order<'a> {
     pub parent: Ino,
     /// Its name there.
     pub name: &'a Name,
-    /// Of a snapshot: what it is of.
+    /// The source that a snapshot shows. None: the copy is no snapshot.
     pub snapshot_of: &'a Option<Name>,
 }
 

@@ -13,7 +13,7 @@ const HEAD_BYTES: usize = 4096;
 pub enum Content {
     /// Nothing was ever written.
     Nothing,
-    /// A file system that ends after so many bytes.
+    /// A file system of this many bytes.
     FileSystem {
         /// Its kind, as blkid(8) calls it.
         kind: &'static str,

@@ -42,7 +42,7 @@ impl Folder {
     /// Opens the folder of the mount whose root is `root`, which `dir` leads to. None: no disk was ever made there.
     ///
     /// # Errors
-    /// PermissionDenied: a directory on the way is not root's alone, so somebody else could put a file there.
+    /// PermissionDenied: users other than root can change a directory on the way, and could put a file there.
     pub fn open(root: &File, dir: &Path) -> io::Result<Option<Self>> {
         match Self::descend(root, dir, false) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),

@@ -32,7 +32,7 @@ pub trait Front {
     fn attach_bounded(&self, disk: &Disk, requests_max: usize) -> Result<PathBuf, String>;
     /// The device that shows a disk, if any.
     fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String>;
-    /// Ends the device of a disk if nobody uses it, once everything written to it has reached the disk.
+    /// Ends the device of a disk if no program uses it, once everything written to it has reached the disk.
     fn detach(&self, disk: &Disk, device: &Path) -> Result<(), String>;
     /// Lets a device end by itself with its last user, which it has already.
     fn end_with_last_user(&self, device: &Path) -> Result<(), String>;
@@ -81,7 +81,7 @@ impl Front for LoopDevices {
             return Ok(());
         }
         held.sync_all().map_err(|e| format!("what was written to it cannot be written to the volume: {e}"))?;
-        // Held meanwhile, so nobody can mount it. The device ends with the last descriptor.
+        // Held open meanwhile, so it cannot be mounted. The device ends with the last descriptor.
         output(losetup().arg("--detach").arg(device))?;
         drop(held);
         bounded_loop::remove_unused();

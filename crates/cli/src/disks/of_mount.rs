@@ -23,7 +23,7 @@ use crate::names::shown;
 use crate::process::setup;
 use crate::size::Size;
 
-/// How often a mount is looked for that ends just then.
+/// Attempts to find a mount that may end meanwhile.
 const TRIES: u32 = 3;
 
 /// Below this, mkfs of no file system finds room.

@@ -17,7 +17,7 @@ use crate::names::shown;
 const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
 const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
 
-/// The line with which the process says that the file system stands still.
+/// The line that the process prints once the file system stands still.
 const FROZEN: &str = "frozen";
 
 /// A file system that stands still until this is dropped.

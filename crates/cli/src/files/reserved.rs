@@ -20,8 +20,8 @@ const MODE: Mode = Mode::RWXU;
 /// Opens the directory `folder` in it, below the mount's root `root`, which `dir` leads to. Returns it with its path.
 ///
 /// # Errors
-/// NotFound: it is not there, and `creates` is false. PermissionDenied: a directory on the way is not root's alone, so
-/// somebody else could put something there.
+/// NotFound: it is not there, and `creates` is false. PermissionDenied: users other than root can change a directory on
+/// the way, and could put something there.
 pub fn descend(root: &File, dir: &Path, folder: &str, creates: bool) -> io::Result<(File, PathBuf)> {
     let (mut held, mut path) = (root.try_clone()?, dir.to_owned());
     for name in [NAME, folder] {

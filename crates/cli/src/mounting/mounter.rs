@@ -94,7 +94,7 @@ pub struct Mounter {
 
 impl Mounter {
     /// Starts the process, which will mount `connection`. No other thread may exist. `detaches`: it detaches the mount
-    /// of a daemon that died, since nobody else will.
+    /// that a dead daemon left behind.
     pub fn start(spec: MountSpec, connection: &OwnedFd, detaches: bool) -> io::Result<Self> {
         let (ours, its) = UnixStream::pair()?;
         let (guard, guards) = UnixStream::pair()?;

@@ -38,7 +38,7 @@ impl GroupBytes {
     }
 
     /// A change that makes or moves this many fragments: each is stored with its place, the blocks that hold it are
-    /// counted, and the place is mapped as where a block is written.
+    /// counted, and the place in the file is mapped, as for a written block.
     pub fn of_fragments(blocks: u64) -> Self {
         Self(BASE_BYTES + blocks * (WRITTEN_BLOCK_BYTES + FRAGMENT_BYTES))
     }

@@ -54,7 +54,7 @@ pub struct PackDirectory {
     pub fragments: Vec<Listed>,
 }
 
-/// Bytes that the directory of so many fragments takes.
+/// Size of the directory of this many fragments.
 pub const fn directory_bytes(fragments: usize) -> usize {
     FOOTER_BYTES + fragments * ENTRY_BYTES
 }

@@ -1,4 +1,4 @@
-//! Finds stored blocks by the tags of contents that another machine has. Each block is only a candidate: whoever asks
+//! Finds stored blocks by the tags of contents that another machine has. Each block is only a candidate: the caller
 //! compares its content.
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl InlineDedup {
         self.compression.lock().observe_compressed(blocks, saved, time / at_once);
     }
 
-    /// Whether `compress=auto` compresses as blocks are written, and why, in words.
+    /// Whether `compress=auto` compresses as blocks are written, and the reason as text.
     pub fn compression_state(&self) -> String {
         self.compression.lock().to_string()
     }

@@ -12,7 +12,7 @@ use crate::kv::{FilesFound, Kv, KvMemory, Put};
 use crate::sync::{LockRank, RwLock, assert_may_read_disk, count_reads};
 use crate::{Error, Result};
 
-/// Pages read in one request at most.
+/// Most pages read in one request.
 const REQUEST_PAGES: usize = 256;
 
 /// The stores that checkpoints write.

@@ -36,7 +36,7 @@ impl ReservedCounts {
         !self.maps.is_empty()
     }
 
-    /// Begins to note the changes of a map. Whoever calls this counts all its leaves then.
+    /// Begins to note the changes of a map. The caller then counts all of its leaves.
     pub fn begin(&mut self, map: MapId) {
         if self.maps.len() >= MAPS_MAX && !self.maps.contains_key(&map) {
             self.maps.pop_first();

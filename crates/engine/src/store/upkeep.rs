@@ -254,8 +254,8 @@ impl Store {
         self.volume.comparer.compare(map, older, from)
     }
 
-    /// For each tag a block whose content has it, as far as hints and the block table find one: best in the order of
-    /// the contents in a file. A block with this tag may have another content.
+    /// For each tag a block whose content has it, if hints and the block table find one. Tags in the order of a file's
+    /// contents find most. A block with the tag may have another content.
     pub fn blocks_by_tag(&self, tags: &[Tag]) -> Vec<Option<Vec<u8>>> {
         self.volume.content_search.blocks_by_tag(tags)
     }

@@ -30,8 +30,8 @@ struct HeldObjects {
 }
 
 impl Drop for HeldObjects {
-    /// No change may be under way when the lock is free: the next process fences nobody then, and the change could
-    /// come after its own.
+    /// No change may be under way when the lock is free: the next process then fences no client, and the change
+    /// could come after its own.
     fn drop(&mut self) {
         for device in &self.devices {
             if let Err(error) = device.flush() {
@@ -48,7 +48,7 @@ impl Drop for ExclusiveLock {
     /// Closing the files is not enough: a child process that another thread is starting at this moment has them open
     /// too, until it executes its program.
     fn drop(&mut self) {
-        // Before the files: whoever takes those next must not find this process in the cluster.
+        // Before the files: the next process that takes those must not find this one in the cluster.
         drop(self.objects.take());
         for file in &self.files {
             // A device has no such lock, and neither has a file on a host without them.

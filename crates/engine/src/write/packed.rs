@@ -148,7 +148,7 @@ fn packs_in(lengths: &[u16], runs: &[Run]) -> Result<Vec<PlacedPack>, u64> {
     }
 }
 
-/// How many of the first fragments fit into a pack of at most so many blocks, and how many blocks it has with them.
+/// How many of the first fragments fit into a pack of at most this many blocks, and how many blocks it then has.
 fn filled(lengths: &[u16], blocks_max: u64) -> (usize, u64) {
     let (mut bytes, mut fragments) = (0, 0);
     for length in lengths.iter().take(FRAGMENTS_MAX) {

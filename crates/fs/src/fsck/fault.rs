@@ -164,7 +164,7 @@ impl fmt::Display for Count {
 }
 
 impl Fault {
-    /// What is wrong, in words.
+    /// A description of the fault.
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Root => f.write_str("the root is not a directory that is its own parent"),

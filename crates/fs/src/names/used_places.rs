@@ -14,7 +14,7 @@ const BITS: u64 = 1 << 23;
 const WORD_BITS: u64 = 64;
 /// Bits set for each place.
 const BITS_OF_PLACE: u64 = 2;
-/// With so many places, one look-up in twenty is made in vain.
+/// With this many places, one look-up in twenty finds nothing.
 const PLACES_MAX: u64 = BITS / 8;
 
 /// The places that were used since the filter was empty.

@@ -7,7 +7,7 @@ use crate::format::ranking::Ranking;
 use crate::format::{inode, queue, ranking};
 use crate::{FileKind, FileSystem, Ino, Result};
 
-/// Inodes that get their first place in one turn, at most.
+/// Most inodes that get their first place in one turn.
 const INODES_MAX: usize = 256;
 /// A place is published within this time after its moment was taken.
 const PUBLISH_SECONDS_MAX: u32 = 60;

@@ -33,7 +33,7 @@ use crate::{Error, FileKind, FileSystem, Ino, Result, Space};
 const WINDOW: Blocks = Blocks(4_096);
 /// Defragmentation for ranks leaves one in this many blocks of the data area free.
 const FREE_SHARE: u64 = 4;
-/// Places looked at in one turn, at most.
+/// Most places looked at in one turn.
 const PLACES_MAX: usize = 64;
 
 /// The outcome of looking at a place.

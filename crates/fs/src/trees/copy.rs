@@ -18,7 +18,7 @@ use crate::trees::plan::{Listed, Planned};
 use crate::trees::work::TreeProgress;
 use crate::{Attributes, Error, FileFlags, FileKind, FileSystem, Ino, Result, SYMLINK_BYTES_MAX, Timestamp};
 
-/// Names copied in one publication, at most.
+/// Most names copied in one publication.
 const NAMES_MAX: usize = 128;
 /// Bytes of the records of one publication, about: less than half of what a change of records may take.
 const BATCH_BYTES_MAX: usize = 64 << 10;
@@ -46,7 +46,7 @@ pub struct TreeCopy<'a> {
     pub name: &'a [u8],
     /// Its purpose.
     pub kind: CopyKind,
-    /// The source of a snapshot, in words. Its attribute shows it.
+    /// The source of a snapshot as text. Its attribute shows it.
     pub of: &'a [u8],
 }
 
@@ -119,7 +119,7 @@ impl FileSystem {
     ///
     /// # Errors
     ///
-    /// With the path below the source, if it is about an inode there:
+    /// Errors about an inode below the source name its path there:
     ///
     /// - `Exists`: the name exists, before or at the end.
     /// - `NotADirectory`, `NotFound`, `Stale`: the parent is not a directory, was deleted, or does not exist.

@@ -19,7 +19,7 @@ pub struct SnapshotFacts {
     pub names: u64,
     /// The sizes of all its regular files together.
     pub bytes: u64,
-    /// Its source, in words.
+    /// Its source, as text.
     pub of: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The rule by which each profile shares, for the estimator and in words.
+//! The rule by which each profile shares, for the estimator and as text.
 
 use oncefs_engine::{PieceCost, Profile, ShareLimit, Sharing};
 use oncefs_estimate::Rule;
@@ -7,7 +7,7 @@ use oncefs_estimate::Rule;
 pub struct ProfileRule {
     pub profile: Profile,
     pub rule: Rule,
-    /// What it shares, in words.
+    /// A description of what it shares.
     pub limit: String,
 }
 

@@ -14,11 +14,11 @@ use crate::failure::Outcome;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// Of a shorter file without reserved room, all contents are remembered, which saves asking the daemon which of them
+/// All contents of a shorter file without reserved room are remembered, which saves asking the daemon which of them
 /// other files share.
 const ASKED_BYTES_MIN: u64 = 128 << 10;
 
-/// Of a shorter file the other side is not asked: each question takes a way there and back.
+/// The other side is not asked about shorter files: each question costs a round trip.
 const ASK_OTHERS_BYTES_MIN: u64 = 64 << 10;
 
 /// The next record, which is not written yet because more of the same may follow.

@@ -220,7 +220,7 @@ impl fmt::Display for Sum {
 }
 
 impl Fault {
-    /// The fault in words.
+    /// A description of the fault.
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Outside { key, extent } => {

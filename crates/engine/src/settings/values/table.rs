@@ -46,7 +46,7 @@ pub enum Range {
 }
 
 impl Range {
-    /// The range in words.
+    /// A description of the range.
     pub fn text(&self) -> String {
         match self {
             Self::Number { min, max } => format!("{min} to {max}"),
@@ -118,7 +118,7 @@ enum Value {
 }
 
 impl Setting {
-    /// Its range, in words.
+    /// A description of its range.
     pub fn range(&self) -> String {
         match &self.value {
             Value::Number { range, .. } => range.text(),

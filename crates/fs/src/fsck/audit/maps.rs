@@ -15,7 +15,7 @@ type Visited = Vec<(MapId, Option<Blocks>)>;
 /// Maps collected before they are compared. Bounds memory, and keeps the store's locks apart from the audit's reads.
 const COLLECTED_MAX: usize = 4096;
 
-/// Parts of 1 MiB with holes that may be in one file. In one with more nobody knows where content was.
+/// Most parts of 1 MiB with holes in one file. With more, the places of lost content are not known.
 const LOST_PARTS_MAX: usize = 65_536;
 
 /// Files by map, with the policies to compare them with.

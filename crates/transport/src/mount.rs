@@ -18,8 +18,8 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount};
 use crate::mount_id::MountId;
 
 /// Bytes of the largest READ. The kernel reads a MiB ahead and waits for it. With this size it sends four requests,
-/// which four threads answer at once, on all CPUs (docs/results/reads.md). A large O_DIRECT read is split in the same
-/// way.
+/// which four threads answer at once, on all CPUs (docs/results/older/reads.md). A large O_DIRECT read is split in
+/// the same way.
 const READ_BYTES_MAX: usize = 256 << 10;
 
 /// Where and how to mount.

@@ -1,7 +1,7 @@
 //! The memory of entries: one range of addresses, with the payloads in huge pages if the system has them.
 //!
 //! A device transfers a payload in as many pieces as it has in memory. Plain pages make one piece for each 4 KiB, huge
-//! pages one or two in all. A virtual machine's disk then takes a fourth of the time (docs/results/reads.md).
+//! pages one or two in all. A virtual machine's disk then takes a fourth of the time (docs/results/older/reads.md).
 
 use std::io;
 use std::ptr::{NonNull, null_mut};

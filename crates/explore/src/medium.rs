@@ -22,7 +22,7 @@ pub fn backend(tape: &Arc<Tape>, log_bytes: u64, object_bytes: Option<u64>) -> B
         data: in_objects(Part::Data),
         table: in_objects(Part::Table),
         fragments: Some(in_objects(Part::Fragments)),
-        log: tape.device(Part::Log),
+        log: in_objects(Part::Log),
         log_bytes,
         kv: tape.records(),
         ballast: Ballast::none(),

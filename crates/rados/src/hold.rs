@@ -25,6 +25,7 @@ const HOLDER_BYTES_MAX: usize = 8192;
 /// The objects belong to this process until this is dropped.
 pub struct Hold {
     held: Option<(Arc<Context>, String)>,
+    address: String,
 }
 
 /// Who has the lock.
@@ -37,7 +38,12 @@ struct Holder {
 impl Hold {
     /// A hold of nothing, for objects in memory.
     pub fn of_nothing() -> Self {
-        Self { held: None }
+        Self { held: None, address: String::new() }
+    }
+
+    /// This process, as the cluster blocklists it.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Leaves the lock in the cluster when the process ends, as if it had died: the next one fences this client first.
@@ -48,7 +54,7 @@ impl Hold {
     pub(crate) fn take(context: Arc<Context>, place: &str) -> Result<Self> {
         let cookie = format!("{}:{place}", context.cluster.machine);
         if lock(&context, &cookie)? {
-            return Ok(Self { held: Some((context, cookie)) });
+            return Self::taken(context, cookie);
         }
         if let Some(holder) = holder(&context)? {
             if holder.cookie != cookie {
@@ -59,9 +65,18 @@ impl Hold {
             break_lock(&context, &holder)?;
         }
         match lock(&context, &cookie)? {
-            true => Ok(Self { held: Some((context, cookie)) }),
+            true => Self::taken(context, cookie),
             false => Err(holder(&context)?.map_or(Error::Fenced, |holder| locked(&context, holder))),
         }
+    }
+}
+
+impl Hold {
+    fn taken(context: Arc<Context>, cookie: String) -> Result<Self> {
+        let mut held = Self { held: Some((context.clone(), cookie)), address: String::new() };
+        let address = holder(&context)?.map(|holder| holder.address).unwrap_or_default();
+        held.address = address;
+        Ok(held)
     }
 }
 

@@ -12,6 +12,7 @@ pub mod file_policy;
 pub mod fragment;
 pub mod fragment_totals;
 pub mod group_bytes;
+pub mod head_record;
 pub mod hint_header;
 pub mod hint_page;
 pub mod history;

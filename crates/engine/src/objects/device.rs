@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use oncefs_rados::{Change, Error, Objects, Read};
 
+use super::epoch::Epoch;
 use super::flights::{Flights, Owned};
 use super::room::ObjectRoom;
 use crate::device::{Device, Io};
@@ -63,12 +64,28 @@ impl ObjectDevice {
 
     /// Opens an image.
     pub fn new(objects: Arc<dyn Objects>, name: &'static str, header: ImageHeader, room: Arc<ObjectRoom>) -> Self {
-        let flights = Flights::new(objects.clone(), room);
+        Self::guarded(objects, name, header, room, None)
+    }
+
+    /// Opens an image whose objects take changes in this epoch only.
+    pub fn guarded(
+        objects: Arc<dyn Objects>,
+        name: &'static str,
+        header: ImageHeader,
+        room: Arc<ObjectRoom>,
+        epoch: Option<Epoch>,
+    ) -> Self {
+        let flights = Flights::new(objects.clone(), room, epoch);
         Self { objects, name, header, len: AtomicU64::new(header.len), flights }
     }
 
+    /// The names of all objects that an image may have.
+    pub fn objects_of(name: &str, header: &ImageHeader) -> Vec<String> {
+        (0..header.len.div_ceil(header.object_bytes)).map(|number| numbered(name, number)).collect()
+    }
+
     fn object(&self, number: u64) -> String {
-        format!("{}.{number:016x}", self.name)
+        numbered(self.name, number)
     }
 
     /// Splits a range at the borders of objects.
@@ -140,6 +157,10 @@ impl ObjectDevice {
         }
         give_results(ios, results);
     }
+}
+
+fn numbered(name: &str, number: u64) -> String {
+    format!("{name}.{number:016x}")
 }
 
 /// Gives reads their results.

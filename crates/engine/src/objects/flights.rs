@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use oncefs_rados::{Change, Error, Objects, Pending, WhenFull};
 
+use super::epoch::Epoch;
 use super::room::ObjectRoom;
 use crate::sync::{LockRank, Mutex};
 
@@ -72,6 +73,8 @@ struct Queue {
 pub struct Flights {
     objects: Arc<dyn Objects>,
     room: Arc<ObjectRoom>,
+    /// An object of another epoch takes none of the changes.
+    epoch: Option<Epoch>,
     queue: Mutex<Queue>,
     failed: Mutex<Failed>,
 }
@@ -86,14 +89,14 @@ struct Failed {
 
 impl Flights {
     /// Nothing is in flight.
-    pub fn new(objects: Arc<dyn Objects>, room: Arc<ObjectRoom>) -> Self {
+    pub fn new(objects: Arc<dyn Objects>, room: Arc<ObjectRoom>, epoch: Option<Epoch>) -> Self {
         let queue = Mutex::new(LockRank::Leaf, Queue::default());
-        Self { objects, room, queue, failed: Mutex::new(LockRank::Leaf, Failed::default()) }
+        Self { objects, room, epoch, queue, failed: Mutex::new(LockRank::Leaf, Failed::default()) }
     }
 
     /// Begins a change of the object with this number and name. Waits for older ones if too much is in flight.
     pub fn begin(&self, number: u64, name: String, owned: Owned) {
-        let pending = self.objects.begin(&name, owned.change(), None, WhenFull::Fails);
+        let pending = self.submit(&name, &owned, WhenFull::Fails);
         let flight = Flight { number, name, owned, pending, landed: Mutex::new(LockRank::Leaf, None) };
         let mut queue = self.queue.lock();
         queue.bytes += flight.owned.bytes();
@@ -109,6 +112,11 @@ impl Flights {
         }
         drop(queue);
         self.land(&oldest);
+    }
+
+    fn submit(&self, name: &str, owned: &Owned, full: WhenFull) -> Box<dyn Pending> {
+        let value = self.epoch.map(Epoch::bytes);
+        self.objects.begin(name, owned.change(), value.as_ref().map(Epoch::guard), full)
     }
 
     /// Waits until the changes of these objects are durable. A failure is the next flush's, and that of reads
@@ -161,10 +169,10 @@ impl Flights {
             (Err(Error::NotFound(_)), Owned::Remove) => Ok(()),
             (Err(Error::Full), owned) => {
                 self.room.note_full();
-                self.objects.begin(&flight.name, owned.change(), None, WhenFull::UsesReserve).wait()
+                self.submit(&flight.name, owned, WhenFull::UsesReserve).wait()
             }
             // A hole that is not made costs space and nothing else.
-            (Err(error), Owned::Zero { .. } | Owned::Remove) if !matches!(error, Error::Fenced) => {
+            (Err(error), Owned::Zero { .. } | Owned::Remove) if !matches!(error, Error::Fenced | Error::Guarded(_)) => {
                 log::warn!("cannot give space of the object {} back: {error}", flight.name);
                 Ok(())
             }

@@ -1,5 +1,7 @@
 //! Devices in objects of a cluster.
 
 pub mod device;
+pub mod epoch;
 pub mod flights;
+pub mod head;
 pub mod room;

@@ -3,16 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use oncefs_rados::Hold;
+
 use crate::commit::log::{CutLog, Log};
-use crate::device::FileDevice;
+use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;
+use crate::format::superblock::Superblock;
 use crate::hash::Hasher;
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::volume::exclusive_lock::ExclusiveLock;
-use crate::volume::superblock_file;
-use crate::{Copies, Error, Result};
+use crate::volume::{object_parts, superblock_file};
+use crate::{Copies, DataPlace, Error, Result};
 
 /// Memory for the record store, of which a single record is read.
 const RECORDS_BYTES: u64 = 8 << 20;
@@ -29,7 +32,19 @@ pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
     let checkpoint = checkpoint.and_then(|bytes| Checkpoint::decode(&bytes, superblock.volume_id));
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or damaged: fsck --salvage"))?;
+    let (log, _hold) = log_of(volume, &superblock)?;
+    Log::cut(log, Hasher::log_id(&superblock.secret), superblock.log_bytes, &checkpoint)
+}
+
+/// The log of a closed volume, and what holds it for this process if it lies in objects.
+fn log_of(volume: &Path, superblock: &Superblock) -> Result<(Arc<dyn Device>, Option<Hold>)> {
+    if let DataPlace::Objects(access) = &superblock.data {
+        let parts = object_parts::open(access, volume, superblock.volume_id)?;
+        if let Some(log) = parts.log {
+            return Ok((log, Some(parts.hold)));
+        }
+    }
     let path = volume.join("log");
     let log = FileDevice::open_direct(&path, true).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
-    Log::cut(Arc::new(log), Hasher::log_id(&superblock.secret), superblock.log_bytes, &checkpoint)
+    Ok((Arc::new(log), None))
 }

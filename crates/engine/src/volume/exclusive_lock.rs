@@ -70,8 +70,8 @@ impl ExclusiveLock {
     }
 
     /// Also holds the objects of the volume, which are these devices.
-    pub fn add_objects(&mut self, hold: ObjectHold, devices: [&Arc<dyn Device>; 3]) {
-        self.objects = Some(HeldObjects { hold, devices: devices.map(Clone::clone).to_vec() });
+    pub fn add_objects(&mut self, hold: ObjectHold, devices: Vec<Arc<dyn Device>>) {
+        self.objects = Some(HeldObjects { hold, devices });
     }
 
     /// Holds one device or file.

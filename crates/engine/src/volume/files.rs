@@ -100,7 +100,9 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
     let encoded = superblock.encode()?;
     let mut unfinished = Unfinished::begin(volume, superblock.volume_id)?;
     make_data(&paths, data, &superblock, on_signature, &mut unfinished)?;
-    zero_file(&paths.part("log"), superblock.log_bytes)?;
+    if !matches!(superblock.data, DataPlace::Objects(_)) {
+        zero_file(&paths.part("log"), superblock.log_bytes)?;
+    }
     let records = paths.part("records");
     RocksKv::create(&records)?;
     let place = Place::of(volume, superblock.volume_id);
@@ -116,7 +118,7 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
     Ok(unfinished)
 }
 
-/// Makes the data area, with its label, and the block table.
+/// Makes the data area, with its label, and the block table; in objects, also the log.
 fn make_data(
     paths: &Paths<'_>,
     data: Blocks,
@@ -133,7 +135,7 @@ fn make_data(
         }
         DataPlace::Device(path) => write_label(path, volume_id, on_signature, unfinished)?,
         DataPlace::Objects(access) => {
-            let parts = object_parts::make(access, data, volume_id, on_signature, unfinished)?;
+            let parts = object_parts::make(access, data, superblock.log_bytes, volume_id, on_signature, unfinished)?;
             let written = parts.data.write_at(&label::encode(volume_id), 0).and_then(|()| parts.data.flush());
             return written.map_err(|e| Error::io("labelling the data area", e));
         }
@@ -295,12 +297,13 @@ pub fn open(
         log::warn!("the blocks of {name} are on {} now, they were made on {}", data_path.display(), named.display());
     }
     let has_part = superblock.has_fragments || (compresses && !read_only);
-    let (data, table, fragments, host) = match &superblock.data {
+    let (data, table, fragments, host, log) = match &superblock.data {
         DataPlace::Objects(access) => {
             let parts = object_parts::open(access, volume, superblock.volume_id)?;
-            hold.add_objects(parts.hold, [&parts.data, &parts.table, &parts.fragments]);
+            let devices = [&parts.data, &parts.table, &parts.fragments].into_iter().chain(&parts.log);
+            hold.add_objects(parts.hold, devices.cloned().collect());
             check_label(&*parts.data, &data_path, superblock.volume_id)?;
-            (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)))
+            (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)), parts.log)
         }
         place => {
             let data = part(data_path.clone(), true)?;
@@ -312,12 +315,19 @@ pub fn open(
                 make_fragments(volume, &*data)?;
             }
             let fragments = has_part.then(|| part(paths.part(FRAGMENTS), false)).transpose()?;
-            (data, table, fragments, (*place == DataPlace::File).then(|| Host::Directory(volume.to_owned())))
+            let host = (*place == DataPlace::File).then(|| Host::Directory(volume.to_owned()));
+            (data, table, fragments, host, None)
         }
     };
     let superblock = Superblock { has_fragments: has_part, ..superblock };
-    let log = part(paths.part("log"), true)?;
-    hold.add(&paths.part("log"))?;
+    let log = match log {
+        Some(log) => log,
+        None => {
+            let log = part(paths.part("log"), true)?;
+            hold.add(&paths.part("log"))?;
+            log
+        }
+    };
     let records = paths.part("records");
     let place = Place::of(volume, superblock.volume_id);
     if !records.is_dir() || (!records.join("CURRENT").exists() && place.list().is_none()) {

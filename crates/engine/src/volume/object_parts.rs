@@ -1,5 +1,5 @@
-//! The parts of a volume that lie in objects of a cluster: the data area, the block table and its pages of fragments.
-//! Log, records and all else stay in the volume's directory.
+//! The parts of a volume that lie in objects of a cluster: the data area, the block table with its pages of fragments,
+//! and the log. Records and all else stay in the volume's directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,15 +9,23 @@ use std::sync::Arc;
 use oncefs_rados::{Change, Cluster, Hold, Objects, Pool};
 
 use crate::device::Device;
+use crate::format::head_record::HeadRecord;
 use crate::format::image::ImageHeader;
 use crate::format::page::table_bytes;
 use crate::objects::device::{OBJECT_BYTES, ObjectDevice};
+use crate::objects::epoch::Epoch;
+use crate::objects::head;
 use crate::objects::room::ObjectRoom;
 use crate::volume::unfinished::{OnSignature, Unfinished};
 use crate::{Blocks, Error, ObjectAccess, Result};
 
 /// The images, in the order in which they are made.
 const IMAGES: [&str; 3] = ["data", "table", "fragments"];
+/// The image of the log, whose objects are guarded by the head's epoch. Volumes of early versions have the log in their
+/// directory.
+const LOG: &str = "log";
+/// The length of a head's lease.
+const LEASE_MILLIS: u32 = 5000;
 
 /// The opened parts.
 pub struct ObjectParts {
@@ -27,6 +35,8 @@ pub struct ObjectParts {
     pub table: Arc<dyn Device>,
     /// The block table's pages of fragments.
     pub fragments: Arc<dyn Device>,
+    /// The log. None: it is in the volume's directory.
+    pub log: Option<Arc<dyn Device>>,
     /// Whether the pool has room.
     pub room: Arc<ObjectRoom>,
     /// Held while the volume is open.
@@ -38,11 +48,12 @@ pub fn prepare(access: &ObjectAccess) -> Result<Vec<u16>> {
     Cluster::prepare(access).map_err(failed(access))
 }
 
-/// Makes the images of a volume with `data` blocks. Objects that an earlier attempt at the same volume left are
+/// Makes the images of a volume with `data` blocks and a log of `log_bytes`. Objects that an earlier attempt at the same volume left are
 /// removed; all others are in the way.
 pub fn make(
     access: &ObjectAccess,
     data: Blocks,
+    log_bytes: u64,
     volume_id: [u8; 16],
     on_signature: OnSignature,
     attempt: &mut Unfinished,
@@ -51,7 +62,8 @@ pub fn make(
     let cluster = Cluster::connect(access).map_err(&failed)?;
     let pool = Pool::open(&cluster, access).map_err(&failed)?;
     attempt.keep_connected(cluster);
-    let hold = pool.hold(&place_of(attempt.volume())?).map_err(&failed)?;
+    let place = place_of(attempt.volume())?;
+    let hold = pool.hold(&place).map_err(&failed)?;
     let names = pool.names().map_err(&failed)?;
     let is_lock = |name: &String| name == oncefs_rados::LOCK_OBJECT;
     if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(&pool, attempt) {
@@ -66,19 +78,21 @@ pub fn make(
     for name in names.iter().filter(|name| !is_lock(name)) {
         pool.change(name, Change::Remove).map_err(&failed)?;
     }
-    for (name, len) in IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]) {
+    let images = IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]).chain([(LOG, log_bytes)]);
+    for (name, len) in images {
         let header = ImageHeader { volume_id, len, object_bytes: OBJECT_BYTES };
         ObjectDevice::create(&pool, name, header).map_err(&failed)?;
     }
-    parts(Arc::new(pool), volume_id, hold)
+    parts(Arc::new(pool), volume_id, place, hold)
 }
 
 /// Connects to the cluster, takes the objects for this process, and opens the images.
 pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16]) -> Result<ObjectParts> {
     let failed = failed(access);
     let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(&failed)?;
-    let hold = pool.hold(&place_of(volume)?).map_err(&failed)?;
-    parts(Arc::new(pool), volume_id, hold)
+    let place = place_of(volume)?;
+    let hold = pool.hold(&place).map_err(&failed)?;
+    parts(Arc::new(pool), volume_id, place, hold)
 }
 
 /// What tells a volume's directory from others of the same machine, also from a copy that came to its path.
@@ -88,18 +102,36 @@ fn place_of(volume: &Path) -> Result<String> {
     Ok(format!("{} (inode {inode})", path.display()))
 }
 
-fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], hold: Hold) -> Result<ObjectParts> {
+fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], owner: String, hold: Hold) -> Result<ObjectParts> {
     let room = Arc::new(ObjectRoom::of(objects.clone()));
-    let open = |name: &'static str| -> Result<Arc<dyn Device>> {
-        let damaged = |why: &str| Error::corrupt(format!("the image {name}"), why);
-        let header = ObjectDevice::header(&*objects, name)?.ok_or_else(|| damaged("its header is missing"))?;
-        if header.volume_id != volume_id {
-            return Err(damaged("it belongs to another volume"));
+    let damaged = |name: &str, why: &str| Error::corrupt(format!("the image {name}"), why);
+    let header_of = |name: &str| -> Result<Option<ImageHeader>> {
+        match ObjectDevice::header(&*objects, name)? {
+            Some(header) if header.volume_id != volume_id => Err(damaged(name, "it belongs to another volume")),
+            found => Ok(found),
         }
+    };
+    let open = |name: &'static str| -> Result<Arc<dyn Device>> {
+        let header = header_of(name)?.ok_or_else(|| damaged(name, "its header is missing"))?;
         Ok(Arc::new(ObjectDevice::new(objects.clone(), name, header, room.clone())))
     };
     let [data, table, fragments] = IMAGES.map(open);
-    Ok(ObjectParts { data: data?, table: table?, fragments: fragments?, room, hold })
+    let log = header_of(LOG)?;
+    let guarded = log.as_ref().map(|header| ObjectDevice::objects_of(LOG, header)).unwrap_or_default();
+    let record = HeadRecord {
+        volume_id,
+        epoch: 0,
+        renewals: 0,
+        lease_millis: LEASE_MILLIS,
+        is_released: false,
+        address: hold.address().to_owned(),
+        owner,
+    };
+    let epoch = Some(Epoch(head::begin(&*objects, record, &guarded)?.epoch));
+    let log = log.map(|header| -> Arc<dyn Device> {
+        Arc::new(ObjectDevice::guarded(objects.clone(), LOG, header, room.clone(), epoch))
+    });
+    Ok(ObjectParts { data: data?, table: table?, fragments: fragments?, log, room, hold })
 }
 
 /// Whether the objects were made by an attempt at the same volume.

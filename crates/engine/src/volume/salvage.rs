@@ -54,23 +54,34 @@ fn is_whole(place: &Place, superblock: &Superblock) -> Result<bool> {
 fn reaches_back(volume: &Path, superblock: &Superblock, checkpoint: &[u8]) -> bool {
     let Some(checkpoint) = Checkpoint::decode(checkpoint, superblock.volume_id) else { return false };
     let Checkpoint { sequence, log_at, .. } = checkpoint;
-    let Some((table, _hold)) = table_of(volume, superblock) else { return false };
+    let Some(Examined { table, log, _hold }) = Examined::of(volume, superblock) else { return false };
     let is_of = |last: u64| check_table(&*table, superblock.volume_id, sequence..=last).is_ok();
     let last_in_log = || {
-        let log = FileDevice::open_direct(&volume.join("log"), false).ok()?;
         let log_id = Hasher::log_id(&superblock.secret);
-        let (_, groups) = Log::open(Arc::new(log), log_id, superblock.log_bytes, sequence, log_at).ok()?;
+        let (_, groups) = Log::open(log?, log_id, superblock.log_bytes, sequence, log_at).ok()?;
         groups.last().map(|group| group.header.sequence)
     };
     is_of(sequence) || last_in_log().is_some_and(is_of)
 }
 
-/// The block table, and what holds it for this process.
-fn table_of(volume: &Path, superblock: &Superblock) -> Option<(Arc<dyn Device>, Option<Hold>)> {
-    if let DataPlace::Objects(access) = &superblock.data {
-        let parts = object_parts::open(access, volume, superblock.volume_id).ok()?;
-        return Some((parts.table, Some(parts.hold)));
+/// Block table and log, and what holds them for this process.
+struct Examined {
+    table: Arc<dyn Device>,
+    log: Option<Arc<dyn Device>>,
+    _hold: Option<Hold>,
+}
+
+impl Examined {
+    fn of(volume: &Path, superblock: &Superblock) -> Option<Self> {
+        let file = |name| -> Option<Arc<dyn Device>> {
+            let open = if name == "log" { FileDevice::open_direct } else { FileDevice::open_buffered };
+            Some(Arc::new(open(&volume.join(name), false).ok()?))
+        };
+        if let DataPlace::Objects(access) = &superblock.data {
+            let parts = object_parts::open(access, volume, superblock.volume_id).ok()?;
+            let log = parts.log.or_else(|| file("log"));
+            return Some(Self { table: parts.table, log, _hold: Some(parts.hold) });
+        }
+        Some(Self { table: file("table")?, log: file("log"), _hold: None })
     }
-    let table = FileDevice::open_buffered(&volume.join("table"), false).ok()?;
-    Some((Arc::new(table), None))
 }

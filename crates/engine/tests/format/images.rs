@@ -1,5 +1,6 @@
-//! The header of an image in objects, looked up in the table of the page.
+//! The header of an image in objects, and the record of a head, looked up in the tables of the page.
 
+use oncefs_engine::format::head_record::HeadRecord;
 use oncefs_engine::format::image::ImageHeader;
 use oncefs_words::page::Section;
 
@@ -18,6 +19,37 @@ fn the_header_of_an_image_is_as_the_page_says() {
             ("volume id", vec![3; 16]),
             ("length", 0x0102_0304_u64.to_le_bytes().to_vec()),
             ("object bytes", (4_u64 << 20).to_le_bytes().to_vec()),
+            ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),
+        ],
+    );
+}
+
+#[test]
+fn the_record_of_a_head_is_as_the_page_says() {
+    let record = HeadRecord {
+        volume_id: [3; 16],
+        epoch: 0x0102,
+        renewals: 0x0304,
+        lease_millis: 5000,
+        is_released: true,
+        address: "10.0.0.1:0/7".to_owned(),
+        owner: "head".to_owned(),
+    };
+    let bytes = record.encode();
+    let page = Section::of(PAGE, "Record of a head");
+    let padded = |text: &str, len: usize| [text.as_bytes(), &vec![0; len - text.len()]].concat();
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("magic", b"oncefs head\n\0\0\0\0".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("epoch", 0x0102_u64.to_le_bytes().to_vec()),
+            ("renewals", 0x0304_u64.to_le_bytes().to_vec()),
+            ("lease", 5000_u32.to_le_bytes().to_vec()),
+            ("released", 1_u32.to_le_bytes().to_vec()),
+            ("address", padded("10.0.0.1:0/7", 64)),
+            ("owner", padded("head", 128)),
             ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),
         ],
     );

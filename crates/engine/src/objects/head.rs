@@ -1,0 +1,115 @@
+//! The head of a volume in objects: the one process that has it open. Its record is the content of the object with the
+//! lock. Each opening is an epoch of its own, with which all changes of the log are guarded.
+//!
+//! A process that opens the volume holds the lock first, and the last holder is fenced by then. It writes its record
+//! with the next epoch, then begins this epoch in the objects of the log, and then reads the log. A crash before the
+//! record leaves the last epoch. After it and before the end of the second step, some objects of the log have the new
+//! epoch: the dead head writes no more, and the next one begins a later epoch in all of them.
+
+use oncefs_rados::{Change, LOCK_OBJECT, Objects};
+
+use super::epoch::Epoch;
+use crate::format::head_record::{self, HeadRecord};
+use crate::{Error, Result};
+
+/// Reads the record of the last head. None: there was none yet.
+pub fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
+    let found =
+        objects.content(LOCK_OBJECT, head_record::BYTES).map_err(failed("reading the record of the last head"))?;
+    found.map_or(Ok(None), |bytes| HeadRecord::decode(&bytes, LOCK_OBJECT))
+}
+
+/// Becomes the head: writes `record` with the next epoch, which begins in `guarded` too. The caller holds the lock.
+pub fn begin(objects: &dyn Objects, record: HeadRecord, guarded: &[String]) -> Result<HeadRecord> {
+    let epoch = match last(objects) {
+        Ok(last) => last.map_or(0, |last| last.epoch) + 1,
+        Err(error) => return Err(error),
+    };
+    let record = HeadRecord { epoch, ..record };
+    let failed = failed("becoming the head of the volume");
+    let own: Vec<String> = guarded.iter().cloned().chain([LOCK_OBJECT.to_owned()]).collect();
+    objects.change(LOCK_OBJECT, Change::WriteFull { bytes: &record.encode() }).map_err(&failed)?;
+    Epoch(epoch).begin_in(objects, &own).map_err(&failed)?;
+    Ok(record)
+}
+
+fn failed(what: &str) -> impl Fn(oncefs_rados::Error) -> Error {
+    move |error| Error::io(what, error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use oncefs_rados::MemoryObjects;
+
+    use super::*;
+    use crate::device::Device;
+    use crate::format::image::ImageHeader;
+    use crate::objects::device::ObjectDevice;
+    use crate::objects::room::ObjectRoom;
+
+    const HEADER: ImageHeader = ImageHeader { volume_id: [1; 16], len: 16 << 10, object_bytes: 4 << 10 };
+
+    /// The log's device, as the next head opens it.
+    fn next_head(objects: &MemoryObjects) -> (u64, ObjectDevice) {
+        let record = HeadRecord {
+            volume_id: [1; 16],
+            epoch: 0,
+            renewals: 0,
+            lease_millis: 5000,
+            is_released: false,
+            address: String::new(),
+            owner: String::new(),
+        };
+        let epoch = begin(objects, record, &ObjectDevice::objects_of("log", &HEADER)).unwrap().epoch;
+        let shared: Arc<dyn Objects> = Arc::new(objects.clone());
+        let room = Arc::new(ObjectRoom::of(shared.clone()));
+        (epoch, ObjectDevice::guarded(shared, "log", HEADER, room, Some(Epoch(epoch))))
+    }
+
+    #[test]
+    fn no_write_of_a_head_lands_once_the_next_one_has_begun() {
+        let objects = MemoryObjects::default();
+        ObjectDevice::create(&objects, "log", HEADER).unwrap();
+        let (first, old) = next_head(&objects);
+        old.write_at(&[1; 8192], 2048).unwrap();
+        old.flush().unwrap();
+        let (second, new) = next_head(&objects);
+        assert_eq!((first, second), (1, 2));
+        old.write_at(&[2; 8192], 2048).unwrap();
+        let refused = old.flush().unwrap_err().to_string();
+        assert!(refused.contains("another machine took over"), "{refused}");
+        old.punch(0, 4096).unwrap();
+        assert!(old.flush().is_err(), "it stays refused");
+        let mut bytes = [0; 8192];
+        new.read_at(&mut bytes, 2048).unwrap();
+        assert_eq!(bytes, [1; 8192]);
+        new.write_at(&[3; 8192], 2048).unwrap();
+        new.flush().unwrap();
+    }
+
+    #[test]
+    fn a_crash_while_an_epoch_begins_leaves_a_volume_that_the_next_head_opens() {
+        for survives in 0..8_usize {
+            let objects = MemoryObjects::default();
+            ObjectDevice::create(&objects, "log", HEADER).unwrap();
+            drop(next_head(&objects));
+            let bytes = Epoch(2).bytes();
+            let change = Change::SetAttribute { guard: Epoch::guard(&bytes) };
+            let names = ObjectDevice::objects_of("log", &HEADER);
+            let full = oncefs_rados::WhenFull::Fails;
+            let begun: Vec<_> = names.iter().map(|name| objects.begin(name, change, None, full)).collect();
+            let mut left = survives;
+            let crashed = objects.after_crash(|_, changes| {
+                let kept = changes.min(left & 1);
+                left >>= 1;
+                kept
+            });
+            drop(begun);
+            let (_, log) = next_head(&crashed);
+            log.write_at(&[4; 16 << 10], 0).unwrap();
+            log.flush().unwrap();
+        }
+    }
+}

@@ -8,12 +8,11 @@ use clap::Args;
 use oncefs_engine::{BLOCK_BYTES, Conversion, Converted, MapCursor, Report};
 use serde_json::json;
 
-use crate::commands::defrag::walk::{File, Found};
+use crate::commands::defrag::walk::{File, Found, find_all};
 use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
-use crate::files::in_mount::InMount;
 use crate::names::{self, shown};
 use crate::process::signals::EndSignals;
 use crate::progress::{Progress, Step};
@@ -126,22 +125,13 @@ fn run(what: Conversion, arguments: &ConvertArgs) -> Outcome<u8> {
 
 /// The daemon of the mount with these paths, and the files that they name.
 fn files_of(paths: &[PathBuf]) -> Outcome<(Daemon, Files)> {
-    let (mut found, mut one, mut is_all) = (Found::default(), None::<Daemon>, false);
-    for path in paths {
-        let top = InMount::find(path, "give the mount, or files in it")?;
-        let daemon = Daemon::of(&top.mount)?;
-        if one.as_ref().is_some_and(|one| one.volume != daemon.volume) {
-            let text =
-                format!("{} is in another volume than the paths before it: give paths of one volume", shown(path));
-            return Err(Failure::new(exit::FAILED, text));
-        }
-        one = Some(daemon);
+    let (mut found, mut is_all) = (Found::default(), false);
+    let daemon = find_all(paths, "give the mount, or files in it", |top| {
         is_all |= top.above.is_none();
         if !is_all {
             found.add(&top.path, top.held);
         }
-    }
-    let daemon = one.ok_or_else(|| Failure::new(exit::USAGE, "no path given: see oncefs compress --help"))?;
+    })?;
     Ok((daemon, if is_all { Files::All } else { Files::Some(found) }))
 }
 

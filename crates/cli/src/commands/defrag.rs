@@ -15,13 +15,12 @@ use crate::commands::help::UNITS;
 use crate::control::protocol::Request;
 use crate::control::target::Daemon;
 use crate::failure::{Failure, Outcome, exit};
-use crate::files::in_mount::InMount;
 use crate::files::walk::Place;
 use crate::names::{self, Name, shown};
 use crate::process::signals::EndSignals;
 use crate::progress::{self, Progress};
 use crate::size::Size;
-use walk::{File, Found};
+use walk::{File, Found, find_all};
 
 /// Space that may be taken by default.
 const SPACE: &str = "10%";
@@ -111,7 +110,8 @@ struct Work<'a> {
 
 /// Defragments all files. Returns the exit code.
 pub fn run(arguments: DefragArgs) -> Outcome<u8> {
-    let (daemon, found) = files_of(&arguments.paths)?;
+    let mut found = Found::default();
+    let daemon = find_all(&arguments.paths, "give files in one", |top| found.add(&top.path, top.held))?;
     let report: Report = daemon.ask(Request::Stats)?;
     let space_blocks = arguments.space.blocks(report.space.get("available_bytes").copied().unwrap_or(0));
     daemon.write_back()?;
@@ -136,24 +136,6 @@ pub fn run(arguments: DefragArgs) -> Outcome<u8> {
     }
     work.refused.iter().for_each(|refused| tell!("oncefs: {refused}"));
     Ok(if work.refused.is_empty() { 0 } else { exit::FAILED })
-}
-
-/// The files below the paths, and the daemon of the mount that holds them.
-fn files_of(paths: &[PathBuf]) -> Outcome<(Daemon, Found)> {
-    let (mut found, mut one): (Found, Option<Daemon>) = (Found::default(), None);
-    for path in paths {
-        let top = InMount::find(path, "give files in one")?;
-        let daemon = Daemon::of(&top.mount)?;
-        if one.as_ref().is_some_and(|one| one.volume != daemon.volume) {
-            let text =
-                format!("{} is in another volume than the paths before it: give paths of one volume", shown(path));
-            return Err(Failure::new(exit::FAILED, text));
-        }
-        one = Some(daemon);
-        found.add(&top.path, top.held);
-    }
-    let daemon = one.ok_or_else(|| Failure::new(exit::USAGE, "no path given: see oncefs defrag --help"))?;
-    Ok((daemon, found))
 }
 
 impl Work<'_> {

@@ -4,13 +4,16 @@ use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use crate::control::target::Daemon;
+use crate::failure::{Failure, Outcome, exit};
 use crate::files::held::Held;
+use crate::files::in_mount::InMount;
 use crate::files::walk::{Place, Step, walk};
 use crate::names::shown;
 
-/// A file to defragment.
+/// A file.
 #[derive(Clone, Debug)]
 pub struct File {
     /// One of its names.
@@ -29,6 +32,24 @@ pub struct Found {
     /// Paths that could not be read, with reasons.
     pub refused: Vec<String>,
     seen: HashSet<u64>,
+}
+
+/// Finds what paths name, and gives each to `add`. Returns the daemon of the volume that has all of them. `give` advises
+/// on a path outside all mounts.
+pub fn find_all(paths: &[PathBuf], give: &str, mut add: impl FnMut(InMount)) -> Outcome<Daemon> {
+    let mut one = None::<Daemon>;
+    for path in paths {
+        let top = InMount::find(path, give)?;
+        let daemon = Daemon::of(&top.mount)?;
+        if one.as_ref().is_some_and(|one| one.volume != daemon.volume) {
+            let text =
+                format!("{} is in another volume than the paths before it: give paths of one volume", shown(path));
+            return Err(Failure::new(exit::FAILED, text));
+        }
+        one = Some(daemon);
+        add(top);
+    }
+    one.ok_or_else(|| Failure::new(exit::USAGE, "no path given"))
 }
 
 impl Found {

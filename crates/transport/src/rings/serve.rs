@@ -210,7 +210,8 @@ impl RingThread {
     fn request(&mut self, server: &Arc<Server>, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Ours);
         let Held { queue, is_steady, .. } = self.held[index];
-        self.mailbox.begin_request(queue, is_steady);
+        let own_fresh = self.held.iter().filter(|held| held.is_fresh && held.queue == queue).count();
+        self.mailbox.begin_request(queue, is_steady, own_fresh);
         let entry = self.held[index].entry.clone();
         dispatch(server, &self.mailbox, &entry, index);
         self.held[index].is_steady = self.mailbox.is_steady();
@@ -429,19 +430,19 @@ mod tests {
     fn the_last_steady_entry_of_a_queue_is_not_for_what_waits_for_others() {
         let (mut thread, _, _) = thread(1);
         thread.set_steady(0, true);
-        thread.mailbox.begin_request(0, true);
+        thread.mailbox.begin_request(0, true, 0);
         assert!(!thread.mailbox.leaves_room(), "it is the last");
         assert!(thread.mailbox.is_steady());
         thread.make(0, true).unwrap();
         thread.register(2).unwrap();
         assert!(!thread.mailbox.leaves_room(), "a new entry gets no request that is queued already");
-        thread.mailbox.begin_request(0, false);
+        thread.mailbox.begin_request(0, false, 0);
         assert!(thread.mailbox.leaves_room(), "the new one may be late");
         thread.set_steady(2, true);
-        thread.mailbox.begin_request(0, true);
+        thread.mailbox.begin_request(0, true, 0);
         assert!(thread.mailbox.leaves_room() && thread.mailbox.leaves_room(), "there are two after its reply");
         assert!(!thread.mailbox.is_steady());
-        thread.mailbox.begin_request(0, true);
+        thread.mailbox.begin_request(0, true, 0);
         assert!(!thread.mailbox.leaves_room(), "and one of them is late");
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::thread::{self, ThreadId};
 
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ pub(crate) struct Mailbox {
     queue: AtomicU16,
     /// The entry of the present request is steady.
     is_steady: AtomicBool,
+    /// How many fresh entries the thread has for that queue.
+    own_fresh: AtomicUsize,
     /// The present request may be late.
     may_be_late: AtomicBool,
 }
@@ -52,11 +54,14 @@ impl Mailbox {
         let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
         let no = || AtomicBool::new(false);
         let (queue, is_steady, may_be_late) = (AtomicU16::new(0), no(), no());
-        Ok(Self { replies, thread: thread::current().id(), bell, is_closed, spares, queue, is_steady, may_be_late })
+        let (thread, own_fresh) = (thread::current().id(), AtomicUsize::new(0));
+        Ok(Self { replies, thread, bell, is_closed, spares, queue, is_steady, own_fresh, may_be_late })
     }
 
-    /// A request of a queue is about to be served. `is_steady`: its entry is.
-    pub(super) fn begin_request(&self, queue: u16, is_steady: bool) {
+    /// A request of a queue is about to be served. `is_steady`: its entry is. `own_fresh`: how many fresh entries the
+    /// thread has for the queue.
+    pub(super) fn begin_request(&self, queue: u16, is_steady: bool, own_fresh: usize) {
+        self.own_fresh.store(own_fresh, Ordering::Relaxed);
         self.queue.store(queue, Ordering::Relaxed);
         self.is_steady.store(is_steady, Ordering::Relaxed);
         self.may_be_late.store(false, Ordering::Relaxed);
@@ -67,7 +72,7 @@ impl Mailbox {
         if !self.may_be_late.load(Ordering::Relaxed) {
             let queue = self.queue.load(Ordering::Relaxed);
             let goes_on = match self.is_steady.load(Ordering::Relaxed) {
-                true => self.spares.let_go_soon(queue),
+                true => self.spares.let_go_soon(queue, self.own_fresh.load(Ordering::Relaxed)),
                 false => self.spares.has_steady(queue),
             };
             self.may_be_late.store(goes_on, Ordering::Relaxed);

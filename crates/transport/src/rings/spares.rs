@@ -58,14 +58,15 @@ impl Spares {
         self.fresh[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while another one is fresh: its
-    /// thread has no other request to serve.
-    pub(super) fn let_go_soon(&self, queue: u16) -> bool {
+    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while an entry of another thread is
+    /// fresh: that thread has no other request to serve. `own`: how many fresh entries of the queue the calling thread
+    /// has. They stay fresh until it has served its present request.
+    pub(super) fn let_go_soon(&self, queue: u16, own: usize) -> bool {
         for _ in 0..FRESH_LOOKS {
             if self.let_go(queue) {
                 return true;
             }
-            if self.fresh[usize::from(queue)].load(Ordering::Acquire) == 0 {
+            if self.fresh[usize::from(queue)].load(Ordering::Acquire) <= own {
                 break;
             }
             thread::sleep(FRESH_LOOK);
@@ -131,15 +132,31 @@ mod tests {
     fn the_last_steady_entry_waits_for_a_fresh_one() {
         let spares = Spares::new(0, 1, 0);
         spares.add_steady(0);
-        assert!(!spares.let_go_soon(0), "there is no other entry");
+        assert!(!spares.let_go_soon(0, 0), "there is no other entry");
         spares.add_fresh(0);
         thread::scope(|scope| {
-            let waits = scope.spawn(|| spares.let_go_soon(0));
+            let waits = scope.spawn(|| spares.let_go_soon(0, 0));
             spares.add_steady(0);
             spares.lose_fresh(0);
             assert!(waits.join().unwrap());
         });
-        assert!(!spares.let_go_soon(0));
+        assert!(!spares.let_go_soon(0, 0));
+    }
+
+    #[test]
+    fn a_thread_does_not_wait_for_a_fresh_entry_of_its_own() {
+        let spares = Spares::new(0, 1, 0);
+        spares.add_steady(0);
+        spares.add_fresh(0);
+        spares.add_fresh(0);
+        thread::scope(|scope| {
+            // It would wait for the entry of the other thread, and not for its own.
+            let waits = scope.spawn(|| spares.let_go_soon(0, 1));
+            spares.add_steady(0);
+            spares.lose_fresh(0);
+            assert!(waits.join().unwrap());
+        });
+        assert!(!spares.let_go_soon(0, 1), "only its own is fresh");
     }
 
     #[test]

@@ -478,11 +478,22 @@ fn the_directory_of_oncefs_itself_is_found_but_neither_listed_nor_copied() {
         assert!(matches!(fs.lookup(snapshot, b".oncefs"), Err(Error::NotFound)));
         assert_eq!(names(&fs, fs.lookup(snapshot, b"sub").unwrap().ino), [b".oncefs"], "elsewhere it is any name");
     }
+    let moved = |from: &[u8], to: &[u8], mode| fs.rename(Ino::ROOT, from, Ino::ROOT, to, mode);
+    for (from, to, mode) in [
+        (&b".oncefs"[..], &b"other"[..], RenameMode::Replace),
+        (b".oncefs", b"sub", RenameMode::Exchange),
+        (b"sub", b".oncefs", RenameMode::Exchange),
+    ] {
+        assert!(matches!(moved(from, to, mode), Err(Error::OperationNotPermitted)), "it keeps its name");
+    }
+    fs.rename(sub, b".oncefs", sub, b"moved", RenameMode::Replace).unwrap();
     assert_sound(&fs);
     // One that others may change is like any other.
     let open = SetAttributes { permissions: Some(0o777), ..SetAttributes::default() };
     fs.setattr(own, &open).unwrap();
     assert_eq!(names(&fs, Ino::ROOT).len(), 2);
+    moved(b".oncefs", b"other", RenameMode::Replace).unwrap();
+    assert_sound(&fs);
 }
 
 #[test]

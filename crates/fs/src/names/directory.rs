@@ -141,7 +141,7 @@ impl FileSystem {
 
     /// Whether an entry of the root is the directory of oncefs itself: it has the name [`RESERVED_NAME`], and only root
     /// can change it. One that a user made is like any other directory.
-    fn is_reserved(&self, dirent: &Dirent) -> Result<bool> {
+    pub(super) fn is_reserved(&self, dirent: &Dirent) -> Result<bool> {
         if dirent.name != RESERVED_NAME || dirent.kind != FileKind::Directory {
             return Ok(false);
         }

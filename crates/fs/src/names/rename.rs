@@ -60,7 +60,8 @@ impl FileSystem {
     /// # Errors
     ///
     /// - `NotFound`: the old name does not exist; for `Exchange`, the new one does not; or `new_parent` was deleted.
-    /// - `OperationNotPermitted`: a file or directory whose names would change is immutable or append-only.
+    /// - `OperationNotPermitted`: a file or directory whose names would change is immutable or append-only, or it is the
+    ///   directory of disks and snapshots ([`RESERVED_NAME`](crate::RESERVED_NAME)).
     /// - `Exists`: the new name exists (`NoReplace`), or is `.` or `..`.
     /// - `NotADirectory`: a parent is not a directory, or a directory would replace a file.
     /// - `IsADirectory`: a file would replace a directory.
@@ -119,6 +120,14 @@ impl FileSystem {
         }
     }
 
+    /// Disks and snapshots are found by the name of their directory, so it keeps that name.
+    fn refuse_to_move_reserved(&self, parent: Ino, dirent: &Dirent) -> Result<()> {
+        match parent == Ino::ROOT && self.is_reserved(dirent)? {
+            true => Err(Error::OperationNotPermitted),
+            false => Ok(()),
+        }
+    }
+
     /// Renames once. None: the names changed between being read and being locked.
     fn try_rename(
         &self,
@@ -130,6 +139,10 @@ impl FileSystem {
         let mode = manner.mode;
         let source = self.find(old.parent, old.name)?.ok_or(Error::NotFound)?;
         let target = self.find(new.parent, new.name)?;
+        self.refuse_to_move_reserved(old.parent, &source)?;
+        if let (Some(target), RenameMode::Exchange) = (&target, mode) {
+            self.refuse_to_move_reserved(new.parent, target)?;
+        }
         if check_kinds(&source, target.as_ref(), mode)? == Outcome::Nothing {
             return Ok(Some(None));
         }

@@ -1,4 +1,7 @@
 //! Mounts out of sight: of a volume whose disks are in use while the volume itself is mounted nowhere.
+//!
+//! A mount point's name ends with the number of the mount namespace of the command that made it, and only commands in
+//! that namespace remove it: to remove a directory detaches what other namespaces have mounted there.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -25,7 +28,7 @@ pub fn is_one(dir: &Path) -> bool {
 /// PermissionDenied: the folder of mount points is not root's alone.
 pub fn place(volume: &Path) -> io::Result<PathBuf> {
     let found = fs::metadata(volume)?;
-    let place = Path::new(PLACES).join(format!("{:x}-{:x}", found.dev(), found.ino()));
+    let place = Path::new(PLACES).join(format!("{:x}-{:x}{}", found.dev(), found.ino(), suffix()?));
     if let Some(dead) = mount_table::at(&place).ok().flatten().filter(mount_table::Mount::is_dead) {
         oncefs_fuse::unmount(&dead.dir, libc::MNT_DETACH)?;
     }
@@ -42,10 +45,18 @@ pub fn place(volume: &Path) -> io::Result<PathBuf> {
     Ok(place)
 }
 
-/// Removes the mount points that are not in use and were asked for a while ago.
+/// Ends the names of mount points that were made in this mount namespace.
+fn suffix() -> io::Result<String> {
+    Ok(format!("-{:x}", fs::metadata("/proc/self/ns/mnt")?.ino()))
+}
+
+/// Removes the mount points of this mount namespace that are not in use and were asked for a while ago.
 fn remove_old(places: &Path) {
-    let Ok(mounts) = mount_table::all() else { return };
-    for place in fs::read_dir(places).into_iter().flatten().flatten().map(|entry| entry.path()) {
+    let (Ok(mounts), Ok(suffix)) = (mount_table::all(), suffix()) else { return };
+    let entries = fs::read_dir(places).into_iter().flatten().flatten();
+    for place in
+        entries.filter(|entry| entry.file_name().as_encoded_bytes().ends_with(suffix.as_bytes())).map(|e| e.path())
+    {
         // Nothing asks a mount for its attributes: its daemon may hang.
         if mounts.iter().any(|mount| mount.dir == place) {
             continue;
@@ -65,14 +76,16 @@ mod tests {
     #[test]
     fn mount_points_that_were_not_asked_for_lately_are_removed() {
         let places = tempfile::tempdir().unwrap();
-        let [old, new, held] = ["old", "new", "held"].map(|name| places.path().join(name));
-        [&old, &new, &held].into_iter().for_each(|place| fs::create_dir(place).unwrap());
+        let suffix = suffix().unwrap();
+        let [old, new, held] = ["old", "new", "held"].map(|name| places.path().join(name.to_owned() + &suffix));
+        let other = places.path().join("of-another-namespace-1");
+        [&old, &new, &held, &other].into_iter().for_each(|place| fs::create_dir(place).unwrap());
         fs::write(held.join("file"), "").unwrap();
         let long_ago = SystemTime::now() - 2 * NEW;
-        for place in [&old, &held] {
+        for place in [&old, &held, &other] {
             File::open(place).unwrap().set_modified(long_ago).unwrap();
         }
         remove_old(places.path());
-        assert!(!old.exists() && new.exists() && held.exists());
+        assert!(!old.exists() && new.exists() && held.exists() && other.exists());
     }
 }

@@ -5,8 +5,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service};
 
@@ -41,36 +42,74 @@ impl ShutdownMode {
     }
 }
 
-/// Makes durable what the mode names, and nothing after that.
-pub type ShutDown = Arc<dyn Fn(ShutdownMode) -> io::Result<()> + Send + Sync>;
+/// Makes durable what the mode names, and nothing after that. It calls the function that it gets when the kernel has
+/// written back what it should: that function lets no request pass any more, and waits for those under way. So a write
+/// that was answered before the shutdown is part of what becomes durable.
+pub type ShutDown = Arc<dyn Fn(ShutdownMode, &dyn Fn()) -> io::Result<()> + Send + Sync>;
+
+/// How long a shutdown waits for requests under way, at most, and how often it looks. One may wait for another program.
+const REQUESTS_MAX: Duration = Duration::from_secs(10);
+const REQUESTS_LOOK: Duration = Duration::from_millis(1);
 
 /// Passes requests on until the mount is shut down.
 pub struct Gate<S> {
     inner: S,
-    is_shut: Arc<AtomicBool>,
+    door: Arc<Door>,
     shut_down: ShutDown,
+}
+
+/// Whether requests pass, and how many have passed and are not served yet.
+#[derive(Debug, Default)]
+struct Door {
+    is_shut: AtomicBool,
+    under_way: AtomicUsize,
+}
+
+impl Door {
+    fn is_shut(&self) -> bool {
+        self.is_shut.load(Ordering::SeqCst)
+    }
+
+    /// Lets a request pass until the result is dropped. None: the mount is shut down.
+    fn pass(&self) -> Option<Passing<'_>> {
+        // Counted before the look, so that the thread that shuts the door misses none.
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        let passing = Passing(self);
+        (!self.is_shut()).then_some(passing)
+    }
+
+    /// Lets no request pass from now on, and waits for those that have.
+    fn shut(&self) {
+        self.is_shut.store(true, Ordering::SeqCst);
+        let began = Instant::now();
+        while self.under_way.load(Ordering::SeqCst) > 0 && began.elapsed() < REQUESTS_MAX {
+            thread::sleep(REQUESTS_LOOK);
+        }
+    }
+}
+
+/// A request that passed.
+struct Passing<'a>(&'a Door);
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl<S: Service> Gate<S> {
     /// A gate that is open.
     pub fn new(inner: S, shut_down: ShutDown) -> Self {
-        Self { inner, is_shut: Arc::default(), shut_down }
-    }
-
-    fn is_shut(&self) -> bool {
-        self.is_shut.load(Ordering::Acquire)
+        Self { inner, door: Arc::default(), shut_down }
     }
 
     /// Runs on a thread of its own: the kernel's dirty pages come as requests, which must be answered meanwhile.
     fn shut(&self, mode: ShutdownMode, reply: Reply) {
-        let (is_shut, shut_down) = (self.is_shut.clone(), self.shut_down.clone());
+        let (door, shut_down) = (self.door.clone(), self.shut_down.clone());
         let work = move || {
             log::warn!("shutting the mount down for a test ({mode:?}): every request will fail until it is unmounted");
-            if mode == ShutdownMode::NoLogFlush {
-                is_shut.store(true, Ordering::Release);
-            }
-            let done = shut_down(mode);
-            is_shut.store(true, Ordering::Release);
+            let done = shut_down(mode, &|| door.shut());
+            door.shut();
             match done {
                 Ok(()) => reply.ioctl(0, &[]),
                 Err(error) => {
@@ -96,8 +135,9 @@ impl<S: Service> Service for Gate<S> {
             Operation::Ioctl { command, input, .. } => ShutdownMode::of(command, input),
             _ => None,
         };
+        let passing = self.door.pass();
         match mode {
-            _ if self.is_shut() => reply.error(Errno::new(libc::EIO)),
+            _ if passing.is_none() => reply.error(Errno::new(libc::EIO)),
             None => self.inner.serve(request, reply),
             Some(_) if !Credentials::of(&request.header).may_shut_down() => reply.error(Errno::new(libc::EPERM)),
             Some(mode) => self.shut(mode, reply),
@@ -106,7 +146,7 @@ impl<S: Service> Service for Gate<S> {
 
     /// FORGETs are ignored after a shutdown. The next mount deletes the orphans.
     fn forget(&self, inode: u64, lookups: u64) {
-        if !self.is_shut() {
+        if !self.door.is_shut() {
             self.inner.forget(inode, lookups);
         }
     }
@@ -133,5 +173,21 @@ mod tests {
         assert_eq!(with(2), Some(ShutdownMode::NoLogFlush));
         assert_eq!((with(3), ShutdownMode::of(GOING_DOWN_WITH_FLAGS, &[])), (None, None));
         assert_eq!(ShutdownMode::of(0x1234, &[0; 4]), None);
+    }
+
+    #[test]
+    fn a_shutdown_waits_for_requests_under_way_and_lets_none_pass_after_it() {
+        let door = Door::default();
+        let request = door.pass().unwrap();
+        thread::scope(|scope| {
+            let shutting = scope.spawn(|| door.shut());
+            while !door.is_shut() {
+                thread::yield_now();
+            }
+            assert!(door.pass().is_none() && !shutting.is_finished());
+            drop(request);
+            shutting.join().unwrap();
+        });
+        assert_eq!(door.under_way.load(Ordering::SeqCst), 0);
     }
 }

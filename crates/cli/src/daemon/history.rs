@@ -1,5 +1,6 @@
 //! The thread that keeps a volume's history: a point at the mount, one every hour, and one at the end. Between them it
-//! gives freed memory back to the system, when no program makes requests.
+//! gives freed memory back to the system, when no program makes requests. On a volume that takes no changes it does only
+//! that.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ pub struct Historian {
 }
 
 impl Historian {
-    /// Starts the thread for a volume that takes changes.
-    pub fn start(volume: &Path, store: Arc<Store>, memory_bytes_max: u64) -> std::io::Result<Self> {
+    /// Starts the thread. `volume`: where the history is kept, if the volume takes changes.
+    pub fn start(volume: Option<&Path>, store: Arc<Store>, memory_bytes_max: u64) -> std::io::Result<Self> {
         let (running, ended) = mpsc::channel();
-        let mut history = History::of(volume);
+        let mut history = volume.map(History::of);
         let work = move || {
             let (mut has_failed, mut kept) = (false, KeptMemory::new(memory_bytes_max));
             loop {
@@ -61,11 +62,9 @@ impl Drop for Historian {
     }
 }
 
-/// Adds a point, except on a volume that failed.
-fn note(history: &mut History, store: &Store, has_failed: &mut bool) {
-    if store.failure().is_some() {
-        return;
-    }
+/// Adds a point, except on a volume that takes no changes.
+fn note(history: &mut Option<History>, store: &Store, has_failed: &mut bool) {
+    let Some(history) = history.as_mut().filter(|_| store.failure().is_none()) else { return };
     if let Err(e) = history.note(store, unix_seconds())
         && !std::mem::replace(has_failed, true)
     {

@@ -62,7 +62,7 @@ pub struct OpenVolume {
     kernel_cache: OnceLock<Arc<KernelCache>>,
     /// Set by a test. Nothing more becomes durable then, and that is not a failure.
     is_shut_down: AtomicBool,
-    /// None: the volume takes no changes, or was closed.
+    /// None: the volume was closed, or has no such thread.
     history: Mutex<Option<Historian>>,
     control: OnceLock<Server>,
     closed: OnceLock<Result<(), String>>,
@@ -78,7 +78,7 @@ impl OpenVolume {
         let (control, closed) = (OnceLock::new(), OnceLock::new());
         let (gauge, patience) = Default::default();
         let (kernel_cache, is_shut_down) = (OnceLock::new(), AtomicBool::new(false));
-        let history = Mutex::new(if read_only { None } else { keep_history(task, budget, &file_system) });
+        let history = Mutex::new(keep_history(task, budget, &file_system));
         let daemon = Arc::new(Self {
             file_system,
             flags,
@@ -135,13 +135,15 @@ impl OpenVolume {
         self.closed.get_or_init(close).clone()
     }
 
-    /// Makes durable what the mode names, and nothing from then on. `sync` writes the kernel's dirty pages back.
-    pub fn shut_down(&self, mode: ShutdownMode, sync: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        let flushed = match mode {
-            ShutdownMode::Flush => sync().and_then(|()| self.commit()),
-            ShutdownMode::LogFlush => self.commit(),
+    /// Makes durable what the mode names, and nothing from then on. `sync` writes the kernel's dirty pages back; after
+    /// `close` no request is served.
+    pub fn shut_down(&self, mode: ShutdownMode, sync: impl Fn() -> io::Result<()>, close: &dyn Fn()) -> io::Result<()> {
+        let synced = if mode == ShutdownMode::Flush { sync() } else { Ok(()) };
+        close();
+        let flushed = synced.and_then(|()| match mode {
             ShutdownMode::NoLogFlush => Ok(()),
-        };
+            ShutdownMode::Flush | ShutdownMode::LogFlush => self.commit(),
+        });
         self.is_shut_down.store(true, Ordering::Release);
         self.file_system.store().shut_down();
         flushed
@@ -295,7 +297,7 @@ impl Handler for OpenVolume {
                 self.file_system.defrag(Ino(*inode), &options).map(|outcome| json!(outcome)).map_err(|e| e.to_string())
             }
             Request::Convert { what, inode, from } => to_json(self.file_system.convert(*what, inode.map(Ino), *from)),
-            Request::PrepareClone { inode } => to_json(self.file_system.prepare_clone(Ino(*inode))),
+            Request::PrepareClone { inode } => to_json(self.file_system.settle_before_clone(Ino(*inode))),
             Request::CloneFile { inode, directory, name } => {
                 let made = self.file_system.clone_file(Ino(*inode), Ino(*directory), name.as_bytes(), &ROOT);
                 to_json(made.map(|_| ()))
@@ -323,8 +325,11 @@ impl Handler for OpenVolume {
 }
 
 fn keep_history(task: &Task, budget: &Budget, file_system: &FileSystem) -> Option<Historian> {
-    Historian::start(&task.volume, file_system.store().clone(), budget.memory_bytes_max)
-        .inspect_err(|e| log::warn!("no history is kept: cannot start a thread: {e}"))
+    let volume = Some(task.volume.as_path()).filter(|_| !task.options.read_only());
+    Historian::start(volume, file_system.store().clone(), budget.memory_bytes_max)
+        .inspect_err(|e| {
+            log::warn!("no history is kept, and freed memory is not given back: cannot start a thread: {e}")
+        })
         .ok()
 }
 

@@ -213,7 +213,7 @@ fn mount(task: &Task, budget: &Budget, daemon: &Arc<OpenVolume>, kernel: Kernel)
     let kernel_cache = adapter.kernel_cache();
     daemon.mounted(kernel_cache.clone());
     let (stopped, syncer) = (daemon.clone(), mounter.clone());
-    let shut_down = Arc::new(move |mode| stopped.shut_down(mode, || syncer.sync()));
+    let shut_down = Arc::new(move |mode, close: &dyn Fn()| stopped.shut_down(mode, || syncer.sync(), close));
     let session = Session::mount(Gate::new(adapter, shut_down), connection, &spec, || mounter.mount())
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_FAILED)?;

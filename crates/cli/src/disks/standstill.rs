@@ -1,14 +1,16 @@
 //! A mounted file system that stands still for a moment: nothing is written to its device meanwhile.
 //!
 //! A process of its own freezes it, and thaws it as soon as the command is done or has ended, however it ended. If that
-//! process ends first, the command thaws the file system.
+//! process ends first, the command thaws the file system. The process starts before the moment comes, because starting
+//! one takes long on a busy machine, and it writes back most before it freezes.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::names::shown;
@@ -17,55 +19,93 @@ use crate::names::shown;
 const FIFREEZE: libc::Ioctl = 0xC004_5877_u32 as libc::Ioctl;
 const FITHAW: libc::Ioctl = 0xC004_5878_u32 as libc::Ioctl;
 
+/// The line with which the command asks the process to freeze the file system.
+const FREEZE: &str = "freeze";
 /// The line that the process prints once the file system stands still.
 const FROZEN: &str = "frozen";
+/// Begins the line with which it says for how many microseconds the file system stood still.
+const STOOD: &str = "stood ";
 
-/// A file system that stands still until this is dropped.
-pub struct Standstill {
-    keeper: Child,
+/// The file system is written back again until that takes less than this, because all that is written meanwhile is
+/// written while it stands still, ...
+const SYNC_SHORT: Duration = Duration::from_millis(10);
+/// ... but no more often than this.
+const SYNCS_MAX: usize = 4;
+
+/// A process that is ready to freeze a file system.
+pub struct Keeper {
+    process: Child,
+    said: BufReader<ChildStdout>,
     dir: PathBuf,
-    /// The keeper has frozen it. Before that, another program may have.
+    /// Keeps the file system from being unmounted.
+    root: File,
+    /// It has frozen the file system. Before that, another program may have.
     is_frozen: bool,
 }
 
-impl Standstill {
-    /// Writes everything of the file system mounted on `dir` to its device, and lets it stand still.
-    pub fn begin(dir: &Path) -> Outcome<Self> {
-        let failed = || format!("cannot freeze the file system on {}", shown(dir));
+/// A file system that stands still until this ends or is dropped.
+pub struct Standstill(Keeper);
+
+impl Keeper {
+    /// Starts the process for the file system mounted on `dir`, and writes back what the kernel holds of it.
+    pub fn start(dir: &Path) -> Outcome<Self> {
+        let failed = || cannot_freeze(dir);
         let root = File::open(dir).or_fail_doing(exit::FAILED, failed())?;
-        // Most is written before the file system stands still.
-        // SAFETY: an open descriptor.
-        unsafe { libc::syncfs(root.as_raw_fd()) };
         let mut command = Command::new("/proc/self/exe");
         command.arg0("oncefs").args(["disk", "stand-still"]).arg(dir).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let keeper = command.spawn().or_fail_doing(exit::FAILED, failed())?;
-        let mut standstill = Self { keeper, dir: dir.to_owned(), is_frozen: false };
-        let said = standstill.keeper.stdout.take().expect("stdout was asked to be a pipe");
-        let mut line = String::new();
-        BufReader::new(said).read_line(&mut line).or_fail_doing(exit::FAILED, failed())?;
-        if line.trim_end() == FROZEN {
-            standstill.is_frozen = true;
-            return Ok(standstill);
+        let mut process = command.spawn().or_fail_doing(exit::FAILED, failed())?;
+        let said = BufReader::new(process.stdout.take().expect("stdout was asked to be a pipe"));
+        // SAFETY: an open descriptor. An error is no error yet: the file system is written again before it is frozen.
+        unsafe { libc::syncfs(root.as_raw_fd()) };
+        Ok(Self { process, said, dir: dir.to_owned(), root, is_frozen: false })
+    }
+
+    /// Writes the rest to the file system's device, and lets it stand still.
+    pub fn freeze(mut self) -> Outcome<Standstill> {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        let stdin = self.process.stdin.as_mut().expect("stdin was asked to be a pipe");
+        // If the process has ended, this fails, and what it has said tells why.
+        let _ = writeln!(stdin, "{FREEZE}").and_then(|()| stdin.flush());
+        if self.hears()?.trim_end() == FROZEN {
+            self.is_frozen = true;
+            return Ok(Standstill(self));
         }
         let mut why = String::new();
-        if let Some(stderr) = &mut standstill.keeper.stderr {
-            stderr.read_to_string(&mut why).or_fail_doing(exit::FAILED, failed())?;
+        if let Some(stderr) = &mut self.process.stderr {
+            stderr.read_to_string(&mut why).or_fail_doing(exit::FAILED, cannot_freeze(&self.dir))?;
         }
         let why = why.trim().trim_start_matches("oncefs: ");
-        Err(Failure::new(exit::FAILED, if why.is_empty() { failed() } else { why.to_owned() }))
+        Err(Failure::new(exit::FAILED, if why.is_empty() { cannot_freeze(&self.dir) } else { why.to_owned() }))
+    }
+
+    /// The next line of the process.
+    fn hears(&mut self) -> Outcome<String> {
+        let mut line = String::new();
+        self.said.read_line(&mut line).or_fail_doing(exit::FAILED, cannot_freeze(&self.dir))?;
+        Ok(line)
     }
 }
 
-impl Drop for Standstill {
+impl Standstill {
+    /// Lets the file system go on. Returns how long it stood still, if the process could say so.
+    pub fn end(mut self) -> Option<Duration> {
+        drop(self.0.process.stdin.take());
+        let line = self.0.hears().ok()?;
+        line.trim_end().strip_prefix(STOOD)?.parse().ok().map(Duration::from_micros)
+    }
+}
+
+impl Drop for Keeper {
     fn drop(&mut self) {
-        drop(self.keeper.stdin.take());
-        let status = self.keeper.wait();
+        drop(self.process.stdin.take());
+        let status = self.process.wait();
         let is_thawed = status.as_ref().is_ok_and(ExitStatus::success);
-        // A keeper that was killed may have frozen it without a word.
+        // A process that was killed may have frozen it without a word.
         let is_killed = status.map_or(true, |status| status.code().is_none());
         if (self.is_frozen && !is_thawed || is_killed)
-            && let Err(error) = File::open(&self.dir).and_then(|dir| request(&dir, FITHAW))
+            && let Err(error) = request(&self.root, FITHAW)
             // It was never frozen, or another program has thawed it.
             && error.raw_os_error() != Some(libc::EINVAL)
         {
@@ -74,27 +114,58 @@ impl Drop for Standstill {
     }
 }
 
-/// The process: lets the file system on `dir` stand still until its standard input ends.
+fn cannot_freeze(dir: &Path) -> String {
+    format!("cannot freeze the file system on {}", shown(dir))
+}
+
+/// The process: waits for its order, then lets the file system on `dir` stand still until its standard input ends.
 pub fn keep(dir: &Path) -> Outcome {
-    let failed = |what: &str| format!("cannot {what} the file system on {}", shown(dir));
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGPIPE] {
         // SAFETY: ignoring a signal runs no code.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    let root = File::open(dir).or_fail_doing(exit::FAILED, failed("freeze"))?;
+    let root = File::open(dir).or_fail_doing(exit::FAILED, cannot_freeze(dir))?;
+    let mut stdin = BufReader::new(io::stdin());
+    let mut order = String::new();
+    stdin.read_line(&mut order).or_fail_doing(exit::FAILED, cannot_freeze(dir))?;
+    if order.trim_end() != FREEZE {
+        // The command has ended before the moment came.
+        return Ok(());
+    }
+    write_back(&root);
+    let began = Instant::now();
     request(&root, FIFREEZE).map_err(|e| {
         let why = match e.raw_os_error() {
             Some(libc::EBUSY) => ": another program has frozen it".to_owned(),
             Some(libc::EOPNOTSUPP) => ": it cannot stand still, so unmount it first".to_owned(),
             _ => format!(": {e}"),
         };
-        Failure::new(exit::FAILED, failed("freeze") + &why)
+        Failure::new(exit::FAILED, cannot_freeze(dir) + &why)
     })?;
     // The command may have ended. Then its end of the pipe has too, and the file system goes on at once.
-    let mut stdout = io::stdout();
-    let _ = writeln!(stdout, "{FROZEN}").and_then(|()| stdout.flush());
-    let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    request(&root, FITHAW).or_fail_doing(exit::FAILED, failed("thaw"))
+    answer(FROZEN);
+    let _ = io::copy(&mut stdin, &mut io::sink());
+    let thawed = request(&root, FITHAW);
+    answer(&format!("{STOOD}{}", began.elapsed().as_micros()));
+    thawed.or_fail_doing(exit::FAILED, format!("cannot thaw the file system on {}", shown(dir)))
+}
+
+/// Writes a line to the command, which may have ended.
+fn answer(line: &str) {
+    // Not by the standard library's buffer, which would still hold the line when the process ends.
+    let _ = rustix::io::write(io::stdout(), format!("{line}\n").as_bytes());
+}
+
+/// Writes back what the kernel holds of a file system, until little is left.
+fn write_back(root: &File) {
+    for _ in 0..SYNCS_MAX {
+        let began = Instant::now();
+        // SAFETY: an open descriptor. An error is met again when the file system is frozen.
+        unsafe { libc::syncfs(root.as_raw_fd()) };
+        if began.elapsed() < SYNC_SHORT {
+            break;
+        }
+    }
 }
 
 fn request(dir: &File, what: libc::Ioctl) -> io::Result<()> {

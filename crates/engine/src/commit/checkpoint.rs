@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::base::part;
 use crate::commit::change_room::ChangeRoom;
-use crate::commit::commit_group::{FULLNESS_MAX, Frozen, GroupCommitter, Layers};
+use crate::commit::commit_group::{CHECKPOINT_FULLNESS, FULLNESS_MAX, Frozen, GroupCommitter, Layers};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::fragment::FIRST_PAGE;
 use crate::format::keys;
@@ -240,6 +240,19 @@ impl Commits {
                 return Ok(());
             }
         }
+    }
+
+    /// Commits, and leaves the commits of the next moments no checkpoint to wait for: the one under way ends, and
+    /// another follows if the log, or what memory holds of changes, has come half the way to the next one.
+    pub fn settle(&self) -> Result<()> {
+        let held = self.journal.hold_checkpoints();
+        let is_much = self.journal.fullness() > CHECKPOINT_FULLNESS / 2.0
+            || self.state.lock().dirty_bytes() > self.journal.dirty_bytes_max() / 2;
+        if is_much {
+            return self.change_room.tell_failure(self.checkpoint_holding(&held));
+        }
+        drop(held);
+        self.commit()
     }
 
     /// Like `commit`, for a volume under repair by fsck.

@@ -24,7 +24,7 @@ use crate::state::table::Pages;
 use crate::{BLOCK_BYTES, Pbn, Result, Stage};
 
 /// Above this share of the log a checkpoint is requested.
-const CHECKPOINT_FULLNESS: f64 = 0.5;
+pub const CHECKPOINT_FULLNESS: f64 = 0.5;
 /// Above this share a commit becomes a checkpoint. The rest has room for the largest group, which crosses the bound,
 /// for the checkpoint's own group, and for the space that one of them wastes at the ring's end.
 pub const FULLNESS_MAX: f64 = 0.6;

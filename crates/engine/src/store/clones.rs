@@ -1,8 +1,15 @@
 //! Lazy clones of maps.
 
+use std::time::Duration;
+
 use crate::volume::superblock_file;
 use crate::write::publish::OnPublish;
 use crate::{Blocks, Change, MapId, Result, Store};
+
+/// How long background work pauses for a clone.
+const MAKES_WAY: Duration = Duration::from_secs(1);
+/// How long it does so for a clone that a file system stands still for: it is written back once more before.
+const CALM: Duration = Duration::from_secs(3);
 
 impl Store {
     /// Does what may take long before [`Store::clone_map`], which is quick then: completes earlier clones if too many
@@ -16,7 +23,22 @@ impl Store {
     pub fn prepare_clone(&self, source: MapId) -> Result<()> {
         self.refuse_older_versions()?;
         self.volume.lazy_clones.prepare(source)?;
-        self.volume.lazy_clones.make_way();
+        self.volume.lazy_clones.make_way(MAKES_WAY);
+        Ok(())
+    }
+
+    /// Does what may take long before a [`Store::clone_map`] that a file system stands still for: as
+    /// [`Store::prepare_clone`], and then makes everything durable and the log short, so that no commit of the next
+    /// moments waits for a checkpoint. Background work that fills the log pauses for some seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::prepare_clone`] and [`Store::commit`].
+    pub fn settle_before_clone(&self, source: MapId) -> Result<()> {
+        self.prepare_clone(source)?;
+        self.volume.lazy_clones.make_way(CALM);
+        self.volume.commits.settle()?;
+        self.volume.lazy_clones.make_way(CALM);
         Ok(())
     }
 

@@ -33,8 +33,6 @@ const CLONES_MAX: usize = 64;
 const STEP_LEAVES: usize = 32;
 /// Leaves counted at a time.
 const LEAVES_COUNTED: usize = 256;
-/// How long background work pauses for a clone.
-const MAKES_WAY: Duration = Duration::from_secs(1);
 /// Changed leaves whose reserved blocks are counted while the source is locked.
 const COUNTED_LOCKED_MAX: usize = 16;
 /// How often a clone is begun again because its source changed while its reserved blocks were counted.
@@ -275,8 +273,10 @@ impl LazyClones {
 
     /// Keeps the background thread from taking leaves for a moment: a clone is about to begin, perhaps while a file system
     /// stands still, and its group would wait behind theirs.
-    pub fn make_way(&self) {
-        *self.makes_way_until.lock() = Some(Instant::now() + MAKES_WAY);
+    pub fn make_way(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        let mut makes_way_until = self.makes_way_until.lock();
+        *makes_way_until = Some(makes_way_until.map_or(until, |earlier| earlier.max(until)));
     }
 
     /// Whether the background thread takes no leaves now.

@@ -26,6 +26,18 @@ impl FileSystem {
         Ok(self.store.prepare_clone(map)?)
     }
 
+    /// Does what may take long before a [`FileSystem::clone_file`] that a file system stands still for. See
+    /// [`oncefs_engine::Store::settle_before_clone`].
+    ///
+    /// # Errors
+    ///
+    /// As [`FileSystem::prepare_clone`].
+    pub fn settle_before_clone(&self, source: Ino) -> Result<()> {
+        self.check_writable()?;
+        let (map, _) = self.inode(source)?.map_and_size()?;
+        Ok(self.store.settle_before_clone(map)?)
+    }
+
     /// Makes a regular file `name` in the directory `parent` with the content and the permissions of `source`. The
     /// content is that of one moment, and takes no longer for a large file than for a small one
     /// ([`oncefs_engine::Store::clone_map`] says what comes later). Only reserved space is not cloned.

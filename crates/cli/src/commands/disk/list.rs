@@ -82,11 +82,15 @@ fn look(folder: &Folder, name: DiskName, waiting: &BTreeMap<u64, u64>) -> Outcom
     let cannot = format!("cannot read the disk {name}");
     let disk = folder.find(&name).or_fail_doing(exit::FAILED, &cannot)?;
     let metadata = disk.metadata().or_fail_doing(exit::FAILED, &cannot)?;
-    let content = content(&disk.file).or_fail_doing(exit::FAILED, &cannot)?;
     let device = device_of(&disk, &name)?;
     let mounted_at = device.as_deref().map(mounted_at).transpose().or_fail(exit::FAILED)?.flatten();
     let (bytes, written_bytes) = (metadata.len(), metadata.blocks() * SECTOR_OF_STAT);
     let waiting = waiting.get(&metadata.ino()).copied().unwrap_or(0);
+    // While a zeroed range waits, the kernel lets nothing else look for data in the file.
+    let content = match waiting {
+        0 => content(&disk.file).or_fail_doing(exit::FAILED, &cannot)?,
+        _ => Content::Unknown,
+    };
     Ok(Shown { name, bytes, written_bytes, content, device, mounted_at, waiting })
 }
 

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 
 use crate::control::protocol::Request;
 use crate::disks::of_mount::{HeldMount, cannot, device_of, find_in, mount_of, refuse_attached, snapshots_of};
-use crate::disks::standstill::Standstill;
+use crate::disks::standstill::Keeper;
 use crate::disks::{Disk, DiskName, DiskOrSnapshot, Folder, Front, LoopDevices, mounted_at};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
@@ -23,6 +23,7 @@ until the disk changes.
 
 Examples:
   oncefs disk snapshot /mnt home monday
+  oncefs disk snapshot /mnt home monday --verbose      say how long its file system stood still
   mount -o ro $(oncefs disk attach /mnt home@monday) /media")]
 pub struct SnapshotArgs {
     /// The volume, or any path inside its mount
@@ -31,6 +32,9 @@ pub struct SnapshotArgs {
     name: DiskName,
     /// Name of the new snapshot
     snapshot: DiskName,
+    /// Say for how long the mounted file system stood still
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 /// Arguments of `disk rollback`.
@@ -67,13 +71,21 @@ pub struct CloneArgs {
 }
 
 /// Makes a snapshot.
-pub fn snapshot(SnapshotArgs { target, name, snapshot }: &SnapshotArgs) -> Outcome {
-    copy(target, name, &name.snapshot(snapshot))
+pub fn snapshot(SnapshotArgs { target, name, snapshot, verbose }: &SnapshotArgs) -> Outcome {
+    let snapshot = name.snapshot(snapshot);
+    let stood = copy(target, name, &snapshot)?;
+    if *verbose {
+        match stood {
+            Some(stood) => say!("{snapshot}: the file system stood still for {:.1} ms", stood.as_secs_f64() * 1e3),
+            None => say!("{snapshot}: no mounted file system had to stand still"),
+        }
+    }
+    Ok(())
 }
 
 /// Makes a disk with the content of another one or of a snapshot.
 pub fn clone(CloneArgs { target, name: DiskOrSnapshot(name), new }: &CloneArgs) -> Outcome {
-    copy(target, name, new)
+    copy(target, name, new).map(|_| ())
 }
 
 /// Gives a disk the content of its snapshot.
@@ -84,8 +96,9 @@ pub fn rollback(RollbackArgs { target, name, snapshot }: &RollbackArgs) -> Outco
     let snapshot = name.snapshot(snapshot);
     let source = find_in(&mount, target, &snapshot)?;
     sync(&source)?;
-    let made = Unfinished::begin(&mount, &source, name)?;
-    made.finish(name, true)
+    let unfinished = Unfinished::prepare(&mount, &source, name)?;
+    unfinished.make()?;
+    unfinished.finish(name, true)
 }
 
 /// Refuses to remove a disk with snapshots.
@@ -101,8 +114,9 @@ pub fn refuse_with_snapshots(folder: &Folder, target: &Path, name: &DiskName) ->
     Err(Failure::new(exit::FAILED, text))
 }
 
-/// Makes a new disk or snapshot with the content that a disk has at one moment.
-fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome {
+/// Makes a new disk or snapshot with the content that a disk has at one moment. Returns for how long a file system on
+/// the disk stood still.
+fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome<Option<Duration>> {
     let mount = mount_of(target, &MountOptions::default())?;
     let source = find_in(&mount, target, name)?;
     let folder = mount.make_folder()?;
@@ -111,47 +125,64 @@ fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome {
         let text = format!("there is a {kind} {new} already (oncefs disk list {})", shown(target));
         return Err(Failure::new(exit::FAILED, text));
     }
-    // What may take long comes before the file system stands still.
-    sync(&source)?;
-    mount.daemon.ask::<()>(Request::PrepareClone { inode: inode_of(&source)? })?;
-    let made = match device_of(&source, name)? {
-        None => Unfinished::begin(&mount, &source, new)?,
-        Some(device) => match mounted_at(&device).or_fail(exit::FAILED)? {
-            Some(dir) => {
-                let _standstill = Standstill::begin(&dir)?;
-                if !LoopDevices.is_direct(&device) {
-                    sync(&source)?;
-                }
-                Unfinished::begin(&mount, &source, new)?
-            }
-            None => {
-                let synced = File::open(&device).and_then(|device| device.sync_all());
-                synced.or_fail_doing(exit::FAILED, cannot("sync", &device))?;
-                sync(&source)?;
-                Unfinished::begin(&mount, &source, new)?
-            }
-        },
+    let device = device_of(&source, name)?;
+    let mounted = match &device {
+        Some(device) => mounted_at(device).or_fail(exit::FAILED)?,
+        None => None,
     };
-    made.finish(new, false)
+    // Whatever may take long comes before the file system stands still.
+    let keeper = mounted.as_deref().map(Keeper::start).transpose()?;
+    if let (Some(device), None) = (&device, &mounted) {
+        let synced = File::open(device).and_then(|device| device.sync_all());
+        synced.or_fail_doing(exit::FAILED, cannot("sync", device))?;
+    }
+    sync(&source)?;
+    let unfinished = Unfinished::prepare(&mount, &source, new)?;
+    let is_direct = device.as_ref().is_none_or(|device| LoopDevices.is_direct(device));
+    mount.daemon.ask::<()>(Request::PrepareClone { inode: unfinished.source })?;
+    let mut stood = None;
+    match keeper {
+        Some(keeper) => {
+            let standstill = keeper.freeze()?;
+            if !is_direct {
+                sync(&source)?;
+            }
+            unfinished.make()?;
+            stood = standstill.end();
+        }
+        None => unfinished.make()?,
+    }
+    unfinished.finish(new, false)?;
+    Ok(stood)
 }
 
 /// A file with the content that a disk had, until it has the name of its own disk. The kernel has not seen it: the
 /// daemon made it.
-struct Unfinished {
+struct Unfinished<'a> {
+    mount: &'a HeldMount,
     folder: Folder,
+    /// The inode number of the folder.
+    directory: u64,
+    /// The inode number of the disk.
+    source: u64,
     file: String,
 }
 
-impl Unfinished {
-    /// Makes a file with the present content of a disk.
-    fn begin(mount: &HeldMount, source: &Disk, name: &DiskName) -> Outcome<Self> {
+impl<'a> Unfinished<'a> {
+    /// Finds out everything that making the file needs.
+    fn prepare(mount: &'a HeldMount, source: &Disk, name: &DiskName) -> Outcome<Self> {
         let folder = mount.make_folder()?;
         // The kernel may remember that there is no file of a name, so each attempt has its own.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let file = name.unfinished(now.as_nanos() as u64);
         let directory = folder.inode().or_fail_doing(exit::FAILED, cannot("use .oncefs/disks in", &mount.dir))?;
-        mount.daemon.ask::<()>(Request::CloneFile { inode: inode_of(source)?, directory, name: file.clone() })?;
-        Ok(Self { folder, file })
+        Ok(Self { mount, folder, directory, source: inode_of(source)?, file })
+    }
+
+    /// Makes the file with the present content of the disk.
+    fn make(&self) -> Outcome {
+        let (inode, directory, name) = (self.source, self.directory, self.file.clone());
+        self.mount.daemon.ask::<()>(Request::CloneFile { inode, directory, name })
     }
 
     /// Gives it its name. Durable on return.

@@ -1,10 +1,14 @@
 //! Layout: how long the runs of all files are, and how much of them is shared. All maps are visited in portions of
-//! bounded size. A run that reaches the end of a portion is handed to the next one.
+//! bounded size. A run that reaches the end of a portion is handed to the next one. Fragments that follow each other in
+//! the file are one run while they follow each other in the data area, whatever their numbers are.
 
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::format::fragment::{FragmentPlace, is_fragment};
 use crate::format::keys::LeafKey;
 use crate::layout::referrers::{MapCursor, Referrer, ReferrerSearch};
+use crate::read::fragments::GAP_BYTES_MAX;
 use crate::{MapId, Pbn, Result};
 
 /// Leaves per portion: at most 65,536 blocks.
@@ -17,6 +21,29 @@ pub struct OpenRun {
     pub run: Referrer,
     /// Its blocks with several references.
     pub shared_blocks: u64,
+    /// Where it ends in the data area, in bytes, if it is one of fragments.
+    #[serde(default)]
+    pub end: Option<u64>,
+}
+
+impl OpenRun {
+    /// Whether this part continues it. `place` is where the part begins, in bytes, if it is one of fragments.
+    fn goes_on_with(&self, part: &Referrer, place: Option<u64>) -> bool {
+        let run = &self.run;
+        let follows = match (self.end, place) {
+            (Some(end), Some(at)) => (end..=end.saturating_add(GAP_BYTES_MAX)).contains(&at),
+            (None, None) => run.pbn + run.blocks == part.pbn,
+            _ => false,
+        };
+        run.map == part.map && run.lbn + run.blocks == part.lbn && follows
+    }
+}
+
+/// A part of a file that lies in one piece.
+struct Piece {
+    part: Referrer,
+    /// Its first byte in the data area and the one behind it, if it is one of fragments.
+    place: Option<(u64, u64)>,
 }
 
 /// Where a walk over all maps continues.
@@ -63,13 +90,10 @@ pub struct LayoutPortion {
 
 impl LayoutPortion {
     /// Counts a part of a file. Returns the run that it belongs to, which may continue.
-    fn add(&mut self, open: Option<OpenRun>, part: Referrer, shared_blocks: u64) -> OpenRun {
-        let blocks = part.blocks;
+    fn add(&mut self, open: Option<OpenRun>, Piece { part, place }: Piece, shared_blocks: u64) -> OpenRun {
+        let (blocks, end) = (part.blocks, place.map(|(_, end)| end));
         assert!(0 < blocks && shared_blocks <= blocks, "{shared_blocks} of {blocks} blocks are shared");
-        let goes_on = open.filter(|open| {
-            let run = &open.run;
-            run.map == part.map && run.lbn + run.blocks == part.lbn && run.pbn + run.blocks == part.pbn
-        });
+        let goes_on = open.filter(|open| open.goes_on_with(&part, place.map(|(at, _)| at)));
         match self.files.last_mut() {
             Some(file) if file.map == part.map => {
                 file.runs += u64::from(goes_on.is_none());
@@ -78,13 +102,14 @@ impl LayoutPortion {
             _ => self.files.push(FileLayout { map: part.map, runs: u64::from(goes_on.is_none()), blocks: part.blocks }),
         }
         match goes_on {
-            Some(OpenRun { run, shared_blocks: before }) => OpenRun {
+            Some(OpenRun { run, shared_blocks: before, .. }) => OpenRun {
                 run: Referrer { blocks: run.blocks + part.blocks, ..run },
                 shared_blocks: before + shared_blocks,
+                end,
             },
             None => {
                 open.into_iter().for_each(|open| self.close(&open));
-                OpenRun { run: part, shared_blocks }
+                OpenRun { run: part, shared_blocks, end }
             }
         }
     }
@@ -116,9 +141,11 @@ impl ReferrerSearch {
         let references = self.references(parts.iter().flat_map(pbns));
         let mut portion = LayoutPortion::default();
         let mut open = from.open.filter(|open| open.run.is_within_bounds());
-        for part in parts {
-            let shared_blocks = pbns(&part).filter(|pbn| references.of_files(*pbn) > 1).count() as u64;
-            open = Some(portion.add(open, part, shared_blocks));
+        let numbers = parts.iter().flat_map(pbns).filter(|pbn| is_fragment(*pbn));
+        let places = self.metadata.known_places(numbers);
+        for piece in parts.into_iter().flat_map(|part| pieces_of(part, &places)) {
+            let shared_blocks = pbns(&piece.part).filter(|pbn| references.of_files(*pbn) > 1).count() as u64;
+            open = Some(portion.add(open, piece, shared_blocks));
         }
         match next {
             Some(key) => {
@@ -129,6 +156,19 @@ impl ReferrerSearch {
         }
         Ok(portion)
     }
+}
+
+/// The pieces of a part of a file. Fragments are one each: those that follow each other become one run.
+fn pieces_of(part: Referrer, places: &HashMap<Pbn, FragmentPlace>) -> Vec<Piece> {
+    if !is_fragment(Pbn(part.pbn)) {
+        return vec![Piece { part, place: None }];
+    }
+    let piece = |n: u64| {
+        let pbn = part.pbn + n;
+        let place = places.get(&Pbn(pbn)).map(|place| (place.at, place.end()));
+        Piece { part: Referrer { lbn: part.lbn + n, pbn, blocks: 1, ..part }, place }
+    };
+    (0..part.blocks).map(piece).collect()
 }
 
 impl Referrer {
@@ -150,7 +190,7 @@ mod tests {
     fn a_cursor_that_no_portion_gave_is_no_reason_to_fail() {
         let volume = Devices::new(Blocks(20_000), one_level()).open();
         for (lbn, blocks) in [(0, 0), (u64::MAX, 1), (1, u64::MAX)] {
-            let open = OpenRun { run: part(1, lbn, 5, blocks), shared_blocks: 0 };
+            let open = OpenRun { run: part(1, lbn, 5, blocks), shared_blocks: 0, end: Some(u64::MAX) };
             let portion = volume.referrer_search.layout(LayoutCursor { at: None, open: Some(open) }).unwrap();
             assert_eq!((portion.classes, portion.next), (Vec::new(), None));
         }
@@ -171,7 +211,7 @@ mod tests {
             (part(2, 301, 501, 3), 0),
             (part(2, 305, 504, 3), 0),
         ] {
-            open = Some(portion.add(open, part, shared));
+            open = Some(portion.add(open, Piece { part, place: None }, shared));
         }
         portion.close(&open.unwrap());
         let file = |map, runs, blocks| FileLayout { map, runs, blocks };

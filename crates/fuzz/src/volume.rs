@@ -161,6 +161,7 @@ impl Volume {
             ("ranks", "on"),
             ("compress", "inline"),
             ("compress_method", "lz4"),
+            ("compress_method_later", "lz4"),
             // The clock advances by a second with each call.
             ("rank_evaluation_seconds_min", "3"),
             ("rank_evaluation_reads_min", "4"),

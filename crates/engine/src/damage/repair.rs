@@ -24,6 +24,7 @@ use crate::place::write_out::BlockWriter;
 use crate::read::cache::NOBODY;
 use crate::read::device::DataReader;
 use crate::space::allocator::Run;
+use crate::state::flag_change::FlagChange;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::publish::Publisher;
@@ -110,7 +111,7 @@ impl Repairs {
         assert!(count > 0 && !entry.is_bad(), "block {pbn} with {count} references cannot become bad");
         self.change_room.wait_for_background_room();
         let tag = entry.tag;
-        let flags = vec![(pbn, entry.flags & REPLICA | BAD)];
+        let flags = vec![FlagChange { pbn, set: BAD, clear: !(REPLICA | BAD) }];
         let mut plan = Plan { record_increfs: vec![Incref { pbn, tag }], flags, ..Plan::default() };
         let mut runs = Vec::new();
         let replacement = match self.replicas.take_over_replica(pbn, entry, &mut plan)? {
@@ -245,7 +246,7 @@ impl Repairs {
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         assert!(entry.is_bad(), "block {pbn} with {} references is not bad", entry.count);
         self.change_room.wait_for_background_room();
-        let flags = vec![(pbn, entry.flags & !BAD)];
+        let flags = vec![FlagChange::clear(pbn, BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         self.publisher.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;

@@ -15,6 +15,7 @@ use crate::place::free_blocks::FreeBlocks;
 use crate::place::write_out::BlockWriter;
 use crate::read::replicas::ReplicaReader;
 use crate::space::allocator::{Run, blocks_in};
+use crate::state::flag_change::FlagChange;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::publish::Publisher;
@@ -58,7 +59,7 @@ impl Replicas {
         plan.change.delete(keys::copy(pbn));
         let is_sound = self.replica_reader.read_replica(pbn, &mut self.data.take_buffer(BLOCK_BYTES));
         match is_sound {
-            true => plan.flags.push((copy, 0)),
+            true => plan.flags.push(FlagChange::clear(copy, u8::MAX)),
             false => plan.record_decrefs.push(copy),
         }
         Ok(is_sound.then_some(copy))
@@ -93,7 +94,7 @@ impl Replicas {
         let mut plan = Plan {
             expected: vec![Incref { pbn: block.pbn, tag }],
             record_stores: vec![StoredBlock { pbn: run.pbn, tag, fingerprint }],
-            flags: vec![(run.pbn, REPLICA), (block.pbn, block.entry.flags | COPIED)],
+            flags: vec![FlagChange::set(run.pbn, REPLICA), FlagChange::set(block.pbn, COPIED)],
             ..Plan::default()
         };
         // A replica that outlived an earlier content of this block.
@@ -145,7 +146,7 @@ impl Replicas {
         self.change_room.wait_for_background_room();
         let mut plan = Plan { record_decrefs: vec![copy], ..Plan::default() };
         if entry.is_copied() {
-            plan.flags.push((pbn, entry.flags & !COPIED));
+            plan.flags.push(FlagChange::clear(pbn, COPIED));
         }
         plan.change.delete(keys::copy(pbn));
         let _room = self.change_room.claim_log_room(GroupBytes::SMALL);

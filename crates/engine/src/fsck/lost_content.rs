@@ -13,6 +13,7 @@ use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::format::page::BAD;
 use crate::place::free_blocks::{Claim, FreeBlocks};
+use crate::state::flag_change::FlagChange;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock};
 use crate::write::lazy_clone::LazyClones;
@@ -115,7 +116,7 @@ impl LostContent {
         };
         let bad = Plan {
             record_increfs: vec![reference()],
-            flags: vec![(pbn, BAD)],
+            flags: vec![FlagChange::set(pbn, BAD)],
             bad: vec![(pbn, Some(BadRecord { replacement: None, tag }))],
             ..Plan::default()
         };

@@ -1,43 +1,68 @@
 //! Where fragments with damaged entries lie, as a search in the directories of packs has found it.
 //!
-//! Such a fragment is not shared, changed, freed or moved until fsck has rebuilt its entry, so its place stays right
-//! while the volume is open.
+//! Such a fragment is not shared, changed, freed or moved until its entry is readable again, so its place stays right
+//! until then. Afterwards it may move, or its number may get other content. So a place is forgotten with the damage, and
+//! what a search finds of a fragment whose entry became readable meanwhile is not kept.
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
-use crate::Pbn;
 use crate::format::fragment::FragmentPlace;
-use crate::sync::{LockRank, Mutex};
+use crate::{Pbn, Tag};
 
-/// The places that were found, and the fragments that were searched for.
-pub struct FoundPlaces(Mutex<Searched>);
+/// A place, and the tag that the directory there has for the content.
+pub type Found = (Tag, FragmentPlace);
 
+/// The fragments that are or were searched for, each with what was found.
 #[derive(Default)]
-struct Searched {
-    places: HashMap<Pbn, FragmentPlace>,
-    numbers: HashSet<Pbn>,
-}
+pub struct FoundPlaces(HashMap<Pbn, Option<Found>>);
 
 impl FoundPlaces {
-    /// No search was made.
-    pub fn new() -> Self {
-        Self(Mutex::new(LockRank::Part, Searched::default()))
+    /// What was found of a fragment.
+    pub fn get(&self, pbn: Pbn) -> Option<Found> {
+        self.0.get(&pbn).copied().flatten()
     }
 
-    /// The place of a fragment, if it was found.
-    pub fn get(&self, pbn: Pbn) -> Option<FragmentPlace> {
-        self.0.lock().places.get(&pbn).copied()
+    /// Those of these fragments that no search was begun for. One begins now.
+    pub fn begin_search(&mut self, lost: impl Iterator<Item = Pbn>) -> Vec<Pbn> {
+        let new: Vec<Pbn> = lost.filter(|pbn| !self.0.contains_key(pbn)).collect();
+        self.0.extend(new.iter().map(|pbn| (*pbn, None)));
+        new
     }
 
-    /// Whether nothing was searched for yet under this number.
-    pub fn is_new(&self, pbn: Pbn) -> bool {
-        !self.0.lock().numbers.contains(&pbn)
+    /// Adds the result of a search.
+    pub fn add(&mut self, found: impl Iterator<Item = (Pbn, Found)>) {
+        for (pbn, place) in found {
+            if let Some(known) = self.0.get_mut(&pbn) {
+                *known = Some(place);
+            }
+        }
     }
 
-    /// Adds the result of a search for these fragments.
-    pub fn add(&self, searched: impl Iterator<Item = Pbn>, found: impl Iterator<Item = (Pbn, FragmentPlace)>) {
-        let mut known = self.0.lock();
-        known.numbers.extend(searched);
-        known.places.extend(found);
+    /// Forgets fragments whose entries are readable again.
+    pub fn forget(&mut self, from: Pbn, to: Pbn) {
+        self.0.retain(|pbn, _| !(from..to).contains(pbn));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_compress::Coding;
+
+    use super::*;
+    use crate::format::fragment::FIRST_NUMBER;
+
+    #[test]
+    fn a_place_is_forgotten_with_the_damage_also_while_it_is_searched_for() {
+        let numbers = [0, 1, 20].map(|n| Pbn(FIRST_NUMBER + n));
+        let place = FragmentPlace { at: 9_000, bytes: 100, coding: Coding::Zstd, blocks_after: 0 };
+        let mut found = FoundPlaces::default();
+        assert_eq!(found.begin_search(numbers.into_iter()), numbers);
+        assert_eq!(found.begin_search(numbers.into_iter()), []);
+        found.forget(numbers[0], numbers[2]);
+        found.add(numbers.iter().map(|pbn| (*pbn, (Tag(7), place))));
+        assert_eq!(numbers.map(|pbn| found.get(pbn)), [None, None, Some((Tag(7), place))]);
+        found.forget(numbers[2], numbers[2].plus(1));
+        assert_eq!(found.get(numbers[2]), None);
+        assert_eq!(found.begin_search(numbers.into_iter()), numbers, "they can be searched for anew");
     }
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use crate::known_damage::bad_blocks::BadBlocks;
-use crate::known_damage::found_places::FoundPlaces;
 use crate::known_damage::scrub_progress::Scrub;
 use crate::known_damage::table_damage::TableDamage;
 use crate::kv::FilesFound;
@@ -36,7 +35,6 @@ pub struct Damage {
     lost_tags: AtomicUsize,
     noticed: Mutex<Noticed>,
     table: TableDamage,
-    found_places: FoundPlaces,
     /// The reasons that keep the scrub and the worker from parts of the volume, as text.
     passed_over: Mutex<Vec<String>>,
     /// The result of the last check of the record files and their copies.
@@ -52,7 +50,6 @@ impl Damage {
             lost_tags: AtomicUsize::new(0),
             noticed: Mutex::new(LockRank::Part, Noticed::default()),
             table: TableDamage::new(),
-            found_places: FoundPlaces::new(),
             passed_over: Mutex::new(LockRank::Part, Vec::new()),
             record_files: Mutex::new(LockRank::Part, FilesFound::default()),
             scrub: Scrub::new(settings),
@@ -140,11 +137,6 @@ impl Damage {
     /// The known damage of the block table.
     pub fn table(&self) -> &TableDamage {
         &self.table
-    }
-
-    /// Places of fragments whose entries are damaged.
-    pub fn found_places(&self) -> &FoundPlaces {
-        &self.found_places
     }
 
     /// The scrub's progress.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use crate::format::fragment::FIRST_PAGE;
 use crate::format::page::Page;
+use crate::known_damage::found_places::{Found, FoundPlaces};
 use crate::sync::{AtomicUsize, LockRank, Mutex};
 use crate::{Error, Pbn, UnknownBlocks};
 
@@ -19,16 +20,44 @@ const RANGES_SHOWN_MAX: usize = 16;
 
 /// The known damage of the table.
 pub struct TableDamage {
-    /// Damaged sectors by page, a bit for each.
-    pages: Mutex<BTreeMap<u64, u8>>,
-    /// How many such pages there are.
+    pages: Mutex<Pages>,
+    /// How many damaged pages there are.
     known: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Pages {
+    /// Damaged sectors by page, a bit for each.
+    damaged: BTreeMap<u64, u8>,
+    /// Where fragments with entries there lie.
+    found: FoundPlaces,
+}
+
+impl Pages {
+    /// Notes which sectors of a page are damaged. Returns whether others were known.
+    fn note(&mut self, number: u64, sectors: u8) -> bool {
+        let has_room = self.damaged.len() < PAGES_MAX;
+        let before = self.damaged.get(&number).copied().unwrap_or(0);
+        match (self.damaged.entry(number), sectors) {
+            (Place::Occupied(known), 0) => drop(known.remove()),
+            (Place::Occupied(mut known), _) => drop(known.insert(sectors)),
+            (Place::Vacant(_), 0) => {}
+            (Place::Vacant(place), _) if has_room => drop(place.insert(sectors)),
+            (Place::Vacant(_), _) => return false,
+        }
+        if number >= FIRST_PAGE {
+            for (from, to) in ranges_of([(number, before & !sectors)].into_iter()) {
+                self.found.forget(Pbn(from), Pbn(to));
+            }
+        }
+        before & sectors != sectors
+    }
 }
 
 impl TableDamage {
     /// No known damage.
     pub fn new() -> Self {
-        Self { pages: Mutex::new(LockRank::Part, BTreeMap::new()), known: AtomicUsize::new(0) }
+        Self { pages: Mutex::new(LockRank::Part, Pages::default()), known: AtomicUsize::new(0) }
     }
 
     /// Notes the damage of a page that was read, and logs it once.
@@ -46,23 +75,9 @@ impl TableDamage {
     fn note(&self, number: u64, sectors: u8, why: &str) {
         let is_new = {
             let mut pages = self.pages.lock();
-            assert!(pages.len() <= PAGES_MAX, "{} damaged pages", pages.len());
-            let has_room = pages.len() < PAGES_MAX;
-            let is_new = match (pages.entry(number), sectors) {
-                (Place::Occupied(known), 0) => {
-                    known.remove();
-                    false
-                }
-                (Place::Occupied(mut known), _) => known.insert(sectors) & sectors != sectors,
-                (Place::Vacant(_), 0) => false,
-                (Place::Vacant(place), _) => {
-                    if has_room {
-                        place.insert(sectors);
-                    }
-                    has_room
-                }
-            };
-            self.known.store(pages.len(), Ordering::Relaxed);
+            assert!(pages.damaged.len() <= PAGES_MAX, "{} damaged pages", pages.damaged.len());
+            let is_new = pages.note(number, sectors);
+            self.known.store(pages.damaged.len(), Ordering::Relaxed);
             is_new
         };
         if is_new {
@@ -85,21 +100,32 @@ impl TableDamage {
         }
     }
 
-    /// The fragments with unknown entries.
-    pub fn unknown_fragments(&self) -> Vec<Pbn> {
+    /// The fragments with unknown entries that no search was begun for. One begins now.
+    pub fn begin_search(&self) -> Vec<Pbn> {
         if self.known.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
-        let pages = self.pages.lock();
-        let of_fragments = pages.range(FIRST_PAGE..).map(|(number, sectors)| (*number, *sectors));
-        ranges_of(of_fragments).into_iter().flat_map(|(first, end)| (first..end).map(Pbn)).collect()
+        let mut pages = self.pages.lock();
+        let of_fragments = pages.damaged.range(FIRST_PAGE..).map(|(number, sectors)| (*number, *sectors));
+        let ranges = ranges_of(of_fragments);
+        pages.found.begin_search(ranges.into_iter().flat_map(|(first, end)| (first..end).map(Pbn)))
+    }
+
+    /// Adds what a search has found. Fragments whose entries became readable since it began are left out.
+    pub fn add_found(&self, found: impl Iterator<Item = (Pbn, Found)>) {
+        self.pages.lock().found.add(found);
+    }
+
+    /// Where a fragment with an unknown entry lies, if a search has found that.
+    pub fn found_place(&self, pbn: Pbn) -> Option<Found> {
+        self.pages.lock().found.get(pbn)
     }
 
     /// The blocks with unknown entries.
     pub fn unknown_blocks(&self) -> UnknownBlocks {
         let pages = self.pages.lock();
         let mut found = UnknownBlocks::default();
-        for (first, end) in ranges_of(pages.iter().map(|(number, sectors)| (*number, *sectors))) {
+        for (first, end) in ranges_of(pages.damaged.iter().map(|(number, sectors)| (*number, *sectors))) {
             found.blocks += end - first;
             match found.ranges.len() < RANGES_SHOWN_MAX {
                 true => found.ranges.push((first, end)),

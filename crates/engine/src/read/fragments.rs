@@ -18,7 +18,7 @@ use crate::read::parts::Part;
 use crate::state::loading::Metadata;
 use crate::state::table::damaged_entry;
 use crate::sync::{LockRank, Mutex};
-use crate::{BLOCK_BYTES, Error, Pbn, Result};
+use crate::{BLOCK_BYTES, Error, Pbn, Result, Tag};
 
 /// Fragments this near to each other are read in one request. So a request of a program reads at most four times as
 /// much as it wants.
@@ -39,7 +39,7 @@ const SHARE: usize = 16;
 part! {
     /// Reads fragments, unverified.
     pub struct FragmentReader {
-        base: data;
+        base: data, hasher;
         metadata: Metadata
     } own {
         /// How many threads may expand the fragments of one read.
@@ -80,6 +80,8 @@ struct Wanted<'a> {
     pbn: Pbn,
     /// The index of its span.
     span: usize,
+    /// The tag that its content must have, if the table cannot say it.
+    tag: Option<Tag>,
     block: &'a mut [u8],
 }
 
@@ -105,14 +107,14 @@ impl FragmentReader {
         for (span, parts) in spans.into_iter().enumerate() {
             for part in parts {
                 let blocks = part.pbns().zip(part.bytes.chunks_exact_mut(BLOCK_BYTES));
-                wanted.extend(blocks.map(|(pbn, block)| Wanted { pbn, span, block }));
+                wanted.extend(blocks.map(|(pbn, block)| Wanted { pbn, span, tag: None, block }));
             }
         }
         let mut placed = Vec::with_capacity(wanted.len());
         let places = self.places_of(&wanted.iter().map(|wanted| wanted.pbn).collect::<Vec<_>>());
         for (wanted, place) in wanted.into_iter().zip(places) {
             match place {
-                Ok(place) => placed.push((place, wanted)),
+                Ok((tag, place)) => placed.push((place, Wanted { tag, ..wanted })),
                 Err(error) => note(&mut results, wanted.span, error),
             }
         }
@@ -162,7 +164,7 @@ impl FragmentReader {
             let mut expander = self.idle.lock().pop().unwrap_or_default();
             loop {
                 let Some(share) = left.lock().next() else { break };
-                let errors = expand_share(share, &mut expander);
+                let errors = self.expand_share(share, &mut expander);
                 failed.lock().extend(errors);
             }
             self.give_back(expander);
@@ -187,36 +189,43 @@ impl FragmentReader {
         }
     }
 
-    /// Where fragments lie.
-    fn places_of(&self, numbers: &[Pbn]) -> Vec<Result<FragmentPlace>> {
+    /// Expands some fragments. Returns what failed, by span.
+    fn expand_share(&self, share: &mut [Found<'_>], expander: &mut Expander) -> Vec<(usize, Error)> {
+        let expanded = share.iter_mut().map(|Found { wanted, place, bytes }| {
+            let result = expander.expand(place.coding, bytes, wanted.block);
+            result.map_err(|_| (wanted.span, not_expanded(wanted.pbn, *place)))?;
+            match wanted.tag.is_none_or(|tag| self.hasher.tag(wanted.block) == tag) {
+                true => Ok(()),
+                false => Err((wanted.span, not_as_listed(wanted.pbn, *place))),
+            }
+        });
+        expanded.filter_map(std::result::Result::err).collect()
+    }
+
+    /// Where fragments lie. Of one whose entry is damaged, also the tag in the directory of its pack.
+    fn places_of(&self, numbers: &[Pbn]) -> Vec<Result<(Option<Tag>, FragmentPlace)>> {
         let by_page: Vec<&[Pbn]> = numbers.chunk_by(|a, b| page_of(*a) == page_of(*b)).collect();
         let portions = by_page.chunks(PORTION_PAGES);
         portions.flat_map(|portion| self.places_in(portion)).collect()
     }
 
-    fn places_in(&self, portion: &[&[Pbn]]) -> Vec<Result<FragmentPlace>> {
+    fn places_in(&self, portion: &[&[Pbn]]) -> Vec<Result<(Option<Tag>, FragmentPlace)>> {
         let pages = || portion.iter().map(|numbers| page_of(numbers[0])).collect();
         let numbers = || portion.iter().flat_map(|numbers| numbers.iter().copied());
         self.metadata.bring_fragment_pages(pages());
         let places = self.metadata.with_pages(pages, |pages| {
             let place = |pbn: Pbn| match is_number(pbn) {
-                true if pages.is_damaged(pbn) => self.metadata.found_place(pbn).ok_or_else(|| damaged_entry(pbn)),
-                true => pages.fragment_place(pbn).ok_or_else(|| no_place(pbn)),
+                true if pages.is_damaged(pbn) => match self.metadata.found_place(pbn) {
+                    Some((tag, place)) => Ok((Some(tag), place)),
+                    None => Err(damaged_entry(pbn)),
+                },
+                true => pages.fragment_place(pbn).map(|place| (None, place)).ok_or_else(|| no_place(pbn)),
                 false => Err(no_place(pbn)),
             };
             numbers().map(place).collect::<Vec<_>>()
         });
         places.unwrap_or_else(|error| numbers().map(|pbn| Err(unread(pbn, &error))).collect())
     }
-}
-
-/// Expands some fragments. Returns what failed, by span.
-fn expand_share(share: &mut [Found<'_>], expander: &mut Expander) -> Vec<(usize, Error)> {
-    let expanded = share.iter_mut().map(|Found { wanted, place, bytes }| {
-        let result = expander.expand(place.coding, bytes, wanted.block);
-        result.map_err(|_| (wanted.span, not_expanded(wanted.pbn, *place)))
-    });
-    expanded.filter_map(std::result::Result::err).collect()
 }
 
 /// Notes the first error of a span.
@@ -252,6 +261,11 @@ fn unread(pbn: Pbn, error: &Error) -> Error {
 
 fn not_expanded(pbn: Pbn, place: FragmentPlace) -> Error {
     let why = format!("the {} bytes at byte {} of the data area are no compressed block", place.bytes, place.at);
+    Error::corrupt(format!("fragment {pbn}"), why)
+}
+
+fn not_as_listed(pbn: Pbn, place: FragmentPlace) -> Error {
+    let why = format!("the content at byte {} of the data area is not the one that its pack lists", place.at);
     Error::corrupt(format!("fragment {pbn}"), why)
 }
 

@@ -125,8 +125,10 @@ pub struct Settings {
     pub replicate_refs_above: u64,
     /// When blocks are compressed.
     pub compress: Compress,
-    /// How they are compressed.
+    /// How they are compressed as they are written.
     pub compress_method: Method,
+    /// How the worker and `oncefs compress` compress them.
+    pub compress_method_later: Method,
     /// How many copies are kept of the record files.
     pub copies: Copies,
     /// When files are ranked, and how.
@@ -167,6 +169,7 @@ impl Settings {
             replicate_refs_above: 0,
             compress: Compress::Off,
             compress_method: Method::Zstd(1),
+            compress_method_later: Method::Zstd(3),
             copies: Copies::One,
             rank_rule: RankRule::default(),
             rank_clock_offset_seconds: 0,

@@ -8,10 +8,11 @@ use hashbrown::HashMap;
 
 use crate::base::part;
 use crate::format::extent_leaf::ExtentLeaf;
-use crate::format::fragment::{FIRST_PAGE, FragmentPlace, is_number};
+use crate::format::fragment::{FIRST_PAGE, is_number};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
+use crate::known_damage::found_places::Found;
 use crate::state::table::LoadedPages;
 use crate::sync::reading_again;
 use crate::{MapId, Pbn, Result};
@@ -182,9 +183,9 @@ impl Metadata {
         Ok(Some((first, (first..).zip(on_disk).map(newest).collect())))
     }
 
-    /// Where a fragment lies whose entry is damaged, if a search has found that.
-    pub fn found_place(&self, pbn: Pbn) -> Option<FragmentPlace> {
-        self.damage.found_places().get(pbn)
+    /// Where a fragment lies whose entry is damaged, if a search has found that, and the tag of its content.
+    pub fn found_place(&self, pbn: Pbn) -> Option<Found> {
+        self.damage.table().found_place(pbn)
     }
 
     /// Reads table pages into memory, one by one if the joint read fails. Returns those that cannot be read.

@@ -3,6 +3,7 @@
 pub mod checkpoint_store;
 pub mod claimed_room;
 pub mod extents;
+pub mod flag_change;
 pub mod fragments;
 pub mod group;
 pub mod holders;

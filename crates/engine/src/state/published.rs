@@ -26,6 +26,7 @@ use crate::known_damage::bad_blocks::BadBlocks;
 use crate::space::allocator::Run;
 use crate::space::pins::EndedEpoch;
 use crate::state::claimed_room::Claims;
+use crate::state::flag_change::FlagChange;
 use crate::state::group::{CountRun, Group};
 use crate::state::holders::Holders;
 use crate::state::maps::Leaves;
@@ -136,8 +137,8 @@ pub struct Plan {
     pub record_stores: Vec<StoredBlock>,
     /// References that records release.
     pub record_decrefs: Vec<Pbn>,
-    /// New flags of blocks. This plan frees none of these blocks unless its flags are 0.
-    pub flags: Vec<(Pbn, u8)>,
+    /// Changes of flags. This plan frees none of these blocks unless all its flags are cleared.
+    pub flags: Vec<FlagChange>,
     /// New records of bad blocks. None: the block is not bad any more.
     pub bad: Vec<(Pbn, Option<BadRecord>)>,
     /// Blocks of a pending clone that get a reference whatever their state: what is bad for its source is bad for it.
@@ -164,7 +165,7 @@ impl Plan {
         let runs = runs.flat_map(|run| page_of(run.pbn)..=page_of(Pbn(run.end().0 - 1)));
         let of_records = self.expected.iter().chain(&self.record_increfs).map(|incref| page_of(incref.pbn));
         let record_stores = self.record_stores.iter().map(|store| page_of(store.pbn));
-        let flags = self.flags.iter().map(|(pbn, _)| page_of(*pbn));
+        let flags = self.flags.iter().map(|change| page_of(change.pbn));
         let record_decrefs = self.record_decrefs.iter().map(|pbn| page_of(*pbn));
         let fragments = self
             .fragments
@@ -185,7 +186,7 @@ impl Plan {
             .chain(self.moves.iter().flat_map(MovedFragment::changed))
             .chain(runs)
             .chain(self.record_decrefs.iter().copied())
-            .chain(self.flags.iter().map(|(pbn, _)| *pbn))
+            .chain(self.flags.iter().map(|change| change.pbn))
     }
 }
 
@@ -346,7 +347,7 @@ impl State {
 
     /// Why a plan cannot even be checked: a record names a block that does not exist.
     pub fn names_nothing(&self, plan: &Plan) -> Option<Error> {
-        let named = plan.record_decrefs.iter().chain(plan.flags.iter().map(|(pbn, _)| pbn));
+        let named = plan.record_decrefs.iter().chain(plan.flags.iter().map(|change| &change.pbn));
         let outside = named.copied().find(|pbn| pbn.0 >= self.totals.data.0 && !is_number(*pbn))?;
         Some(Error::corrupt("a record", format!("it names block {outside}, which lies outside the data area")))
     }
@@ -409,9 +410,11 @@ impl State {
         for (pbn, fingerprint) in &plan.fingerprints {
             self.set_fingerprint(*pbn, *fingerprint);
         }
-        for (pbn, flags) in &plan.flags {
-            self.table.edit(page_of(*pbn)).set_flags(*pbn, *flags);
-            self.group.push(&Op::Flags { pbn: *pbn, flags: *flags });
+        for FlagChange { pbn, set, clear } in plan.flags.iter().copied() {
+            let page = self.table.edit(page_of(pbn));
+            let flags = page.entry(pbn).flags & !clear | set;
+            page.set_flags(pbn, flags);
+            self.group.push(&Op::Flags { pbn, flags });
         }
         self.publish_bad(&plan.bad);
         self.publish_maps(&plan);

@@ -275,6 +275,8 @@ counters! {
     fragments_repacked,
     /// Bytes written by that.
     repack_bytes_written,
+    /// Packs with gaps that stayed where they are, because of damage.
+    packs_passed_over,
     /// Places in files whose fragments became blocks again.
     blocks_expanded,
     /// Blocks that were compressed as they were written.

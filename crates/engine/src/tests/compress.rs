@@ -1,7 +1,7 @@
 //! Compression by the worker on volumes in memory: what it saves, that content stays, what a power cut leaves, what
 //! damage does, and that space comes back.
 
-use oncefs_compress::Method;
+use oncefs_compress::{Coding, Method};
 use oncefs_dedup::Compress;
 
 use crate::device::Device;
@@ -30,7 +30,7 @@ pub fn text(blocks: usize, seed: u64) -> Vec<u8> {
 }
 
 fn later(method: Method) -> Settings {
-    Settings { compress: Compress::Later, compress_method: method, ..one_level() }
+    Settings { compress: Compress::Later, compress_method_later: method, ..one_level() }
 }
 
 pub fn zstd() -> Settings {
@@ -292,4 +292,26 @@ fn damage_in_a_pack_is_an_error_and_never_other_bytes() {
     assert!(volume.metadata.known_entry(pbns[50]).unwrap().is_bad());
     volume.range_changes.truncate(MapId(1), 0, |_, _| ()).unwrap();
     volume.commits.checkpoint().unwrap();
+}
+
+#[test]
+fn the_worker_compresses_with_its_own_method_and_writes_with_theirs() {
+    let settings = Settings {
+        compress: Compress::Inline,
+        compress_method: Method::Lz4,
+        compress_method_later: Method::Zstd(3),
+        ..one_level()
+    };
+    let devices = Devices::new(Blocks(2_000), settings);
+    // Requests of fewer than 32 blocks are left to the worker.
+    let files = vec![(MapId(1), text(64, 1)), (MapId(2), text(16, 2))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    let coding = |map| {
+        let pbn = pbns_of(&volume, map)[0];
+        let place = volume.metadata.with_pages(|| vec![page_of(pbn)], |pages| pages.fragment_place(pbn));
+        place.unwrap().unwrap().coding
+    };
+    assert_eq!((coding(MapId(1)), coding(MapId(2))), (Coding::Lz4, Coding::Zstd));
+    assert_content(&volume, &files);
 }

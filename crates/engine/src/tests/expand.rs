@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use oncefs_dedup::Compress;
+use oncefs_dedup::{Compress, FilePolicy};
 
 use crate::device::Device;
 use crate::format::fragment::is_fragment;
@@ -12,7 +12,7 @@ use crate::settings::values::Settings;
 use crate::tests::compress::{assert_content, compress_all, pbns_of, text, used, written, zstd};
 use crate::tests::fixture::{Devices, Random, unique};
 use crate::volume::assembly::Volume;
-use crate::{BLOCK_BYTES, Blocks, Conversion, Converted, Error, Lbn, MapCursor, MapId};
+use crate::{BLOCK_BYTES, Blocks, Change, Conversion, Converted, Error, Lbn, MapCursor, MapId};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const START: MapCursor = MapCursor { map: 0, leaf: 0 };
@@ -198,4 +198,23 @@ fn compression_on_request_needs_no_worker() {
     assert_eq!(fragments(&volume), 300);
     assert!(!pbns_of(&volume, MapId(2)).iter().any(|pbn| is_fragment(*pbn)));
     assert_content(&volume, &files);
+}
+
+#[test]
+fn a_volume_keeps_its_format_while_files_have_policies_that_earlier_versions_do_not_know() {
+    let devices = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
+    let volume = written(&devices, &[(MapId(1), text(20, 1))]);
+    let says = |policy: FilePolicy| {
+        let mut change = Change::new();
+        volume.file_policies.policy_change(&mut change, MapId(1), policy);
+        volume.publisher.publish(change).unwrap();
+        volume.commits.checkpoint().unwrap();
+        volume.can_forget_fragments().unwrap()
+    };
+    let dedup = FilePolicy { policy_override: Some("off".parse().unwrap()), ..FilePolicy::default() };
+    assert!(says(FilePolicy::default()) && says(dedup));
+    for compress in Compress::ALL {
+        assert!(!says(FilePolicy { compress: Some(compress), ..dedup }), "compress={compress}");
+        assert!(says(dedup));
+    }
 }

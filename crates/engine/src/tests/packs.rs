@@ -233,6 +233,12 @@ fn damage_sectors(devices: &Devices, numbers: &[Pbn]) {
     }
 }
 
+/// Writes over the sector of the block table with the entry of a block.
+fn damage_entry(devices: &Devices, pbn: Pbn) {
+    let at = page_of(pbn) * PAGE_BYTES as u64 + (Page::sector_of(pbn) * SECTOR_BYTES) as u64 + 100;
+    devices.table.write_at(&[0xFF; 8], at).unwrap();
+}
+
 fn repair(volume: &Volume) {
     fixer(volume).repair(Remedy::Asked, &mut |_, _, _| ()).unwrap();
 }
@@ -431,4 +437,80 @@ fn a_damaged_pack_stays_where_it_is_and_its_fragment_is_suspected() {
             }
         }
     }
+}
+
+#[test]
+fn a_pack_whose_first_block_has_a_damaged_entry_stays_and_the_others_move() {
+    let devices = Devices::new(Blocks(3_000), zstd());
+    let (volume, files) = with_gaps(&devices, 300, 8);
+    let places: Vec<FragmentPlace> = pbns_of(&volume, MapId(1))
+        .into_iter()
+        .filter(|pbn| is_fragment(*pbn))
+        .map(|pbn| place_of(&volume, pbn))
+        .collect();
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let sector = |pbn: Pbn| (page_of(pbn), Page::sector_of(pbn));
+    let first = |place: &FragmentPlace| place.blocks().next().unwrap();
+    let apart = places.iter().find(|place| sector(first(place)) != sector(place.pack_end())).unwrap();
+    damage_entry(&devices, first(apart));
+    let volume = devices.open();
+    repack_all(&volume);
+    let counters = volume.base.stats.counters.snapshot();
+    assert!(counters["fragments_repacked"] > 0, "other packs moved");
+    assert!(counters["packs_passed_over"] > 0);
+    assert_eq!(volume.repacker.repack_some(64).unwrap(), None, "the pass has ended");
+    for (map, content) in &files {
+        assert!(*volume.reader.read(*map, 0, content.len()).unwrap() == **content, "map {} has other bytes", map.0);
+    }
+    repair(&volume);
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn a_place_that_was_found_is_forgotten_when_the_entry_is_readable_again() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let files = vec![(MapId(1), text(60, 1)), (MapId(2), text(60, 2))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    let first = pbns_of(&volume, MapId(1))[0];
+    let place = place_of(&volume, first);
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let page = page_of(first) - FIRST_PAGE;
+    let at = page * PAGE_BYTES as u64;
+    let mut sound = vec![0; PAGE_BYTES];
+    devices.fragments.read_at(&mut sound, at).unwrap();
+    damage_sectors(&devices, &[first]);
+    let volume = devices.open();
+    assert!(volume.reader.read(MapId(1), 0, BLOCK_BYTES).is_err());
+    while volume.fragment_finder.find_some().unwrap().is_some() {}
+    let table = volume.base.damage.table();
+    assert_eq!(table.found_place(first).map(|(_, place)| place), Some(place));
+    assert!(*volume.reader.read(MapId(1), 0, BLOCK_BYTES).unwrap() == files[0].1[..BLOCK_BYTES]);
+    // The disk gives the sector back.
+    let sound = Page::as_found(page_of(first), sound.as_slice().try_into().unwrap());
+    table.note_read(page_of(first), &sound);
+    assert_eq!(table.found_place(first), None);
+    assert_eq!(table.unknown_blocks().blocks, 0);
+}
+
+#[test]
+fn a_found_place_with_other_content_than_its_pack_lists_is_an_error() {
+    let devices = Devices::new(Blocks(2_000), zstd());
+    let files = vec![(MapId(1), text(60, 1))];
+    let volume = written(&devices, &files);
+    compress_all(&volume);
+    let numbers = pbns_of(&volume, MapId(1));
+    let other = place_of(&volume, numbers[40]);
+    let tag = volume.metadata.known_entry(numbers[0]).unwrap().tag;
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    damage_sectors(&devices, &numbers[..1]);
+    let volume = devices.open();
+    assert!(volume.reader.read(MapId(1), 0, BLOCK_BYTES).is_err());
+    let table = volume.base.damage.table();
+    assert!(table.begin_search().contains(&numbers[0]));
+    table.add_found([(numbers[0], (tag, other))].into_iter());
+    assert!(matches!(volume.reader.read(MapId(1), 0, BLOCK_BYTES), Err(Error::Corrupt { .. })));
 }

@@ -31,6 +31,7 @@ use crate::policy::effective::FilePolicies;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
 use crate::read::parts::{cut_spans, runs_into};
+use crate::state::flag_change::FlagChange;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock, StoredFragment};
 use crate::sync::{LockRank, Mutex};
@@ -217,7 +218,7 @@ impl BlockCompressor {
     /// Compresses the sound ones into packs. Shared blocks get fingerprints, so that the next place that has them is
     /// known to have the content of their fragments.
     fn compressed(&self, candidates: &[Candidate], sound: &[bool], bytes: &[u8]) -> PackedBatch {
-        let method = self.tuning.with(|settings| settings.compress_method);
+        let method = self.tuning.with(|settings| settings.compress_method_later);
         let mut compressor = Compressor::new(method);
         let mut batch = PackedBatch::default();
         let blocks = candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES)).zip(sound);
@@ -247,7 +248,7 @@ impl BlockCompressor {
         }
         let plan = Plan {
             expected: kept.iter().map(|(pbn, entry)| Incref { pbn: *pbn, tag: entry.tag }).collect(),
-            flags: kept.iter().map(|(pbn, entry)| (*pbn, entry.flags | INCOMPRESSIBLE)).collect(),
+            flags: kept.iter().map(|(pbn, _)| FlagChange::set(*pbn, INCOMPRESSIBLE)).collect(),
             ..Plan::default()
         };
         let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(kept.len() as u64));
@@ -345,6 +346,25 @@ mod tests {
     use crate::BackgroundStep;
     use crate::tests::compress::{assert_content, text, written, zstd};
     use crate::tests::fixture::{Devices, unique};
+
+    #[test]
+    fn a_note_that_a_block_does_not_shrink_keeps_what_was_noted_since_it_was_read() {
+        let devices = Devices::new(Blocks(600), zstd());
+        let files = vec![(MapId(1), unique(1, 1))];
+        let volume = written(&devices, &files);
+        volume.commits.checkpoint().unwrap();
+        let compressor = &volume.block_compressor;
+        let pbn = crate::tests::compress::pbns_of(&volume, MapId(1))[0];
+        let entry = volume.metadata.known_entry(pbn).unwrap();
+        let plan = Plan { flags: vec![FlagChange::set(pbn, COPIED)], ..Plan::default() };
+        volume.publisher.publish_plan(plan).unwrap();
+        compressor.mark_incompressible(&[(pbn, entry)]).unwrap();
+        assert_eq!(volume.metadata.known_entry(pbn).unwrap().flags, COPIED | INCOMPRESSIBLE);
+        let plan = Plan { flags: vec![FlagChange::clear(pbn, COPIED)], ..Plan::default() };
+        volume.publisher.publish_plan(plan).unwrap();
+        assert_eq!(volume.metadata.known_entry(pbn).unwrap().flags, INCOMPRESSIBLE);
+        assert_content(&volume, &files);
+    }
 
     #[test]
     fn a_block_whose_fragments_are_gone_before_the_rest_of_its_pack_is_published_gets_no_others() {

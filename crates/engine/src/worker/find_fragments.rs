@@ -24,11 +24,7 @@ impl FragmentFinder {
         let under_way = self.search.lock().take();
         let mut search = match under_way {
             Some(search) => search,
-            None => {
-                let found = self.damage.found_places();
-                let lost = self.damage.table().unknown_fragments().into_iter().filter(|pbn| found.is_new(*pbn));
-                Search::new(lost.collect())
-            }
+            None => Search::new(self.damage.table().begin_search().into_iter().collect()),
         };
         if search.lost().is_empty() {
             return Ok(None);
@@ -45,8 +41,7 @@ impl FragmentFinder {
             places.len(),
             search.lost().len()
         );
-        let places = places.into_iter().map(|(pbn, (_, place))| (pbn, place));
-        self.damage.found_places().add(search.lost().iter().copied(), places);
+        self.damage.table().add_found(places.into_iter());
         Ok(Some(0))
     }
 }

@@ -12,6 +12,7 @@ use crate::format::pack_directory::{Listed, PackDirectory};
 use crate::format::page::page_of;
 use crate::read::damage_reports::DamageReports;
 use crate::state::loading::Metadata;
+use crate::state::table::damaged_entry;
 use crate::worker::sparse_packs::SparsePack;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
@@ -34,7 +35,7 @@ type Places = Vec<(Listed, FragmentPlace)>;
 part! {
     /// Reads packs.
     pub struct PackReader {
-        base: data, hasher, stats;
+        base: damage, data, hasher, stats;
         metadata: Metadata, damage_reports: DamageReports
     }
 }
@@ -49,15 +50,25 @@ impl PackReader {
         for (pack, block) in packs.iter().zip(directories) {
             let sum = |bytes: &[u8]| self.hasher.tag(bytes).0;
             let directory = block.ok().and_then(|block| PackDirectory::read(pack.end, &block, sum));
-            found.extend(directory.and_then(|directory| self.live(pack, &directory)));
+            let live = directory.and_then(|directory| self.live(pack, &directory));
+            match live {
+                Some(live) => found.push(live),
+                None => self.pass_over_one(),
+            }
         }
         let runs: Vec<(Pbn, u64)> = found.iter().map(|places| run_of(places)).collect();
         let mut expander = Expander::default();
         let mut live = Vec::new();
         for ((places, (first, _)), bytes) in found.iter().zip(&runs).zip(self.read_runs(&runs)) {
             match bytes {
-                Ok(bytes) => live.extend(self.sound(places, *first, &bytes, &mut expander).unwrap_or_default()),
-                Err(_) => places.iter().for_each(|(listed, _)| self.damage_reports.suspect(listed.number)),
+                Ok(bytes) => match self.sound(places, *first, &bytes, &mut expander) {
+                    Some(sound) => live.extend(sound),
+                    None => self.pass_over_one(),
+                },
+                Err(_) => {
+                    places.iter().for_each(|(listed, _)| self.damage_reports.suspect(listed.number));
+                    self.pass_over_one();
+                }
             }
         }
         live
@@ -77,8 +88,12 @@ impl PackReader {
         results.into_iter().zip(&buffers).map(|(result, buffer)| result.map(|()| buffer.to_vec())).collect()
     }
 
-    /// The fragments that still lie in a pack. None: they are not all that the table counts there, or one is known to
-    /// be bad.
+    fn pass_over_one(&self) {
+        self.stats.counters.packs_passed_over.fetch_add(1, Relaxed);
+    }
+
+    /// The fragments that still lie in a pack. None: they are not all that the table counts there, one is known to be
+    /// bad, or nothing is known of a block that counts one of them, so that none of them can leave it.
     fn live(&self, pack: &SparsePack, directory: &PackDirectory) -> Option<Places> {
         let places: Places = directory.places(pack.end).collect();
         let mut live = Places::new();
@@ -100,8 +115,28 @@ impl PackReader {
                 }
             });
         }
+        are_sound &= self.are_holders_known(&live);
         let bytes: u64 = live.iter().map(|(listed, _)| u64::from(listed.bytes)).sum();
         (are_sound && bytes == pack.bytes && !live.is_empty()).then_some(live)
+    }
+
+    /// Whether the blocks that count these fragments of one pack have readable entries.
+    fn are_holders_known(&self, live: &[(Listed, FragmentPlace)]) -> bool {
+        let mut holders: Vec<Pbn> = live.iter().flat_map(|(_, place)| place.holders()).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        let pages = || {
+            let mut pages: Vec<u64> = holders.iter().map(|pbn| page_of(*pbn)).collect();
+            pages.dedup();
+            pages
+        };
+        let unknown = self.metadata.with_readable_pages(pages, |pages| {
+            holders.iter().copied().find(|pbn| pages.is_damaged(*pbn) || pages.entry(*pbn).is_none())
+        });
+        if let Some(pbn) = unknown {
+            self.damage.pass_over(&damaged_entry(pbn));
+        }
+        unknown.is_none()
     }
 
     /// The fragments with their bytes, if each has the content that the table says. `first` is the first block read.

@@ -67,7 +67,7 @@ enum Turn {
 part! {
     /// Packs fragments anew.
     pub struct Repacker {
-        base: health, pins, state, hasher, stats;
+        base: damage, health, pins, state, hasher, stats;
         free_blocks: FreeBlocks, block_writer: BlockWriter, change_room: ChangeRoom, publisher: Publisher,
         sparse_packs: SparsePacks, pack_reader: PackReader
     } own {
@@ -109,10 +109,14 @@ impl Repacker {
         let (packs, next) = self.sparse_packs.find(from, PERCENT_NEEDED[pass.level], bytes_max)?;
         // From here on no block of these packs is reused, so each holds what its directory says.
         let pin = self.pins.pin();
+        // Even what fails is behind the pass, so that it does not try the same packs for ever.
+        pass.next = next;
         let turn = self.repack(&self.pack_reader.read(&packs))?;
         drop(pin);
-        let Turn::Moved(bytes) = turn else { return Ok(None) };
-        pass.next = next;
+        let Turn::Moved(bytes) = turn else {
+            pass.next = Some(from);
+            return Ok(None);
+        };
         if next.is_none() && pass.level + 1 < PERCENT_NEEDED.len() {
             (pass.level, pass.next) = (pass.level + 1, Some(Pbn(0)));
         }
@@ -160,7 +164,8 @@ impl Repacker {
             if !matches!(published, Ok(true)) {
                 self.free_blocks.give_back_unclaimed(&[run]);
             }
-            if published? {
+            // The table contradicts these fragments. The next packs may be sound.
+            if self.damage.pass_over_contradiction(published)? == Some(true) {
                 moved += pack.fragment_bytes();
                 self.stats.counters.fragments_repacked.fetch_add(here.len() as u64, Relaxed);
             }

@@ -159,7 +159,7 @@ impl Publisher {
 
 /// The blocks that a plan stores, without replicas.
 fn placed_by(plan: &Plan) -> Vec<(Tag, Pbn)> {
-    let is_replica = |pbn: Pbn| plan.flags.iter().any(|(flagged, flags)| *flagged == pbn && flags & REPLICA != 0);
+    let is_replica = |pbn: Pbn| plan.flags.iter().any(|change| change.pbn == pbn && change.set & REPLICA != 0);
     let stores = plan.stores.iter().chain(plan.record_stores.iter().filter(|store| !is_replica(store.pbn)));
     let fragments = plan.fragments.iter().map(|fragment| &fragment.block);
     stores.chain(fragments).map(|store| (store.tag, store.pbn)).collect()

@@ -15,6 +15,7 @@ use crate::format::page::INCOMPRESSIBLE;
 use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::BlockWriter;
 use crate::space::allocator::Run;
+use crate::state::flag_change::FlagChange;
 use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock, StoredFragment};
 use crate::write::batch::{Batch, Outcome};
@@ -186,6 +187,6 @@ fn add_references(plan: &mut Plan, batch: &Batch) {
     plan.fingerprints.extend(completed);
     // The worker need not try them again.
     let incompressible = batch.incompressible.iter().filter_map(|index| batch.pbn(*index));
-    plan.flags.extend(incompressible.map(|pbn| (pbn, INCOMPRESSIBLE)));
+    plan.flags.extend(incompressible.map(|pbn| FlagChange::set(pbn, INCOMPRESSIBLE)));
     plan.staged.extend_from_slice(&batch.staged);
 }

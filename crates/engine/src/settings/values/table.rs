@@ -294,12 +294,22 @@ pub static SETTINGS: &[Setting] = &[
     ),
     Setting {
         name: "compress_method",
-        what: "how to compress blocks: a higher level takes longer and saves a little more",
+        what: "how to compress blocks as they are written, while a program waits: at most level 3",
         live: true,
         value: Value::Text {
             form: "lz4, zstd, or zstd: and a level from 1 to 19",
             get: |s| s.compress_method.to_string(),
             set: |s, text| text.parse().map(|method| s.compress_method = method).is_ok(),
+        },
+    },
+    Setting {
+        name: "compress_method_later",
+        what: "how the worker and oncefs compress compress blocks: a higher level takes longer and saves a little more",
+        live: true,
+        value: Value::Text {
+            form: "lz4, zstd, or zstd: and a level from 1 to 19",
+            get: |s| s.compress_method_later.to_string(),
+            set: |s, text| text.parse().map(|method| s.compress_method_later = method).is_ok(),
         },
     },
     setting(

@@ -58,229 +58,92 @@ use crate::write::remap::Remapper;
 use crate::write::share_open::OpenRunSharer;
 use crate::write::steps::Writer;
 
-/// An open volume.
-///
-/// Each part has just the parts that its functions use, in private fields: what a reader has can neither allocate nor
-/// publish. A part is made after those that it uses, so none uses the whole. `sync/lock_order.rs` has the order of all
-/// locks.
-pub struct Volume {
-    /// The parts that own state.
-    pub base: BaseParts,
-    /// The newest maps, records and entries of the block table: in memory, or on disk.
-    pub metadata: Arc<Metadata>,
-    /// Claims, allocates and gives back the blocks of the data area.
-    pub free_blocks: Arc<FreeBlocks>,
-    /// Decides how each file is deduplicated, and which of its runs are shared.
-    pub file_policies: Arc<FilePolicies>,
-    /// Keeps the two levels of the hint store in step with the block table.
-    pub hint_levels: Arc<HintLevels>,
-    /// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
-    #[cfg(test)]
-    pub damage_reports: Arc<DamageReports>,
-    /// Notes the blocks that the worker has to visit, in memory and in the file of skipped blocks.
-    pub backlog_notes: Arc<BacklogNotes>,
-    /// Lets a change wait until there is room for it in the log and in memory.
-    pub change_room: Arc<ChangeRoom>,
-    /// Finds and reads the replicas of blocks.
-    #[cfg(all(test, not(feature = "schedules")))]
-    pub replica_reader: Arc<ReplicaReader>,
-    /// Reads blocks: from memory, from the data area, or from their replicas. It changes nothing but caches.
-    #[cfg(all(test, not(feature = "schedules")))]
-    pub block_reader: Arc<BlockReader>,
-    /// Reads the content of maps. It can neither allocate nor publish.
-    pub reader: Arc<Reader>,
-    /// Makes groups durable in the log, and frees the blocks that durable groups released.
-    pub groups: Arc<GroupCommitter>,
-    /// Commits, and checkpoints when the log or memory needs it.
-    pub commits: Arc<Commits>,
-    /// Publishes plans, and notifies everything that follows what is published.
-    pub publisher: Arc<Publisher>,
-    /// Decides which written requests are looked up and fingerprinted.
-    #[cfg(all(test, not(feature = "schedules")))]
-    pub admission: Arc<Admission>,
-    /// Decides which blocks of a written request are shared, and remembers the blocks that it leaves open.
-    #[cfg(all(test, not(feature = "schedules")))]
-    pub decider: Arc<Decider>,
-    /// Shares blocks that were left open.
-    #[cfg(all(test, not(feature = "schedules")))]
-    pub open_run_sharer: Arc<OpenRunSharer>,
-    /// Begins and completes lazy clones.
-    pub lazy_clones: Arc<LazyClones>,
-    /// Writes requests: it calls the steps in their order.
-    pub writer: Arc<Writer>,
-    /// Splits changes of ranges, and claims room for them.
-    pub range_parts: Arc<RangeParts>,
-    /// Changes ranges of maps: truncates, zeroes, reserves, clones and detaches.
-    pub range_changes: Arc<RangeChanges>,
-    /// Searches all maps for the places that refer to blocks.
-    pub referrer_search: Arc<ReferrerSearch>,
-    /// Explains where the blocks of a file are, and why they are shared or not.
-    pub explainer: Arc<Explainer>,
-    /// Compares files by where their blocks are.
-    pub comparer: Arc<Comparer>,
-    /// Finds stored blocks by tags.
-    pub content_search: Arc<ContentSearch>,
-    /// Rewrites the short runs of files.
-    pub defragmenter: Arc<Defragmenter>,
-    /// Finds the files that bad blocks belong to, and moves them to replacements.
-    pub affected_files: Arc<AffectedFiles>,
-    /// Repairs blocks while the volume is in use.
-    pub repairs: Arc<Repairs>,
-    /// Reads every live block, and hands what is damaged to the repair.
-    pub scrubber: Arc<Scrubber>,
-    /// Frees the blocks of detached maps.
-    pub reclaimer: Arc<Reclaimer>,
-    /// Measures what scattered reads cost.
-    pub device_probe: Arc<DeviceProbe>,
-    /// Chooses the blocks that the worker visits next.
-    pub worklist: Arc<Worklist>,
-    /// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
-    #[cfg(any(test, feature = "testing"))]
-    pub revisits: Arc<Revisits>,
-    /// Gives the ranker its turns.
-    #[cfg(any(test, feature = "testing"))]
-    pub file_ranker: Arc<FileRanker>,
-    /// Compresses blocks of files.
-    #[cfg(any(test, feature = "testing"))]
-    pub block_compressor: Arc<BlockCompressor>,
-    /// Searches packs for fragments with damaged entries.
-    #[cfg(test)]
-    pub fragment_finder: Arc<FragmentFinder>,
-    /// Packs fragments anew.
-    #[cfg(any(test, feature = "testing"))]
-    pub repacker: Arc<Repacker>,
-    /// Compresses and expands on request.
-    pub converter: Arc<Converter>,
-    /// Gives each kind of out-of-line work its turn.
-    pub work_loop: Arc<WorkLoop>,
-}
+/// Declares a volume of these parts, and makes each of `base` and of those before it.
+macro_rules! volume {
+    ($($part:ident = $type:ident($($used:ident),*);)+) => {
+        /// An open volume.
+        ///
+        /// Each part has just the parts that its functions use, in private fields: what a reader has can neither
+        /// allocate nor publish. A part is made after those that it uses, so none uses the whole.
+        /// `sync/lock_order.rs` has the order of all locks.
+        pub struct Volume {
+            /// The parts that own state.
+            pub base: BaseParts,
+            $(#[allow(dead_code, reason = "only other parts or tests use some")] pub $part: Arc<$type>,)+
+        }
 
-/// Makes parts, each of `base` and of those before it.
-macro_rules! parts {
-    ($base:ident, $($part:ident = $type:ident($($used:ident),*);)+) => {
-        $(let $part = Arc::new($type::new(&$base, $(&$used),*));)+
+        impl Volume {
+            /// Makes the parts, the lower ones first.
+            pub fn new(parts: Parts) -> Self {
+                let base = BaseParts::new(parts);
+                $(let $part = Arc::new($type::new(&base, $(&$used),*));)+
+                Self { base, $($part),+ }
+            }
+        }
     };
 }
 
-impl Volume {
-    /// Makes the parts, the lower ones first.
-    pub fn new(parts: Parts) -> Self {
-        let base = BaseParts::new(parts);
-        parts! { base,
-            metadata = Metadata();
-            free_blocks = FreeBlocks(metadata);
-            file_policies = FilePolicies(metadata);
-            hint_levels = HintLevels(metadata);
-            damage_reports = DamageReports();
-            backlog_notes = BacklogNotes(file_policies);
-            change_room = ChangeRoom();
-            fragment_reader = FragmentReader(metadata);
-            data_reader = DataReader(file_policies, fragment_reader);
-            replica_reader = ReplicaReader(metadata, data_reader);
-            block_reader = BlockReader(metadata, data_reader, replica_reader, damage_reports);
-            reader = Reader(metadata, data_reader, block_reader);
-            block_writer = BlockWriter();
-            groups = GroupCommitter(block_writer, change_room);
-            commits = Commits(metadata, groups, block_writer, change_room);
-            publisher = Publisher(metadata, hint_levels, commits, file_policies, damage_reports, backlog_notes);
-            lazy_clones = LazyClones(metadata, change_room, publisher);
-            extender = Extender(metadata);
-            remap_confirmer = RemapConfirmer(block_reader, damage_reports);
-            remapper = Remapper(metadata, change_room, lazy_clones, publisher, backlog_notes, hint_levels);
-            admission = Admission();
-            in_line_compressor = InLineCompressor(file_policies);
-            placer = Placer(free_blocks, block_writer);
-            decider = Decider(metadata, file_policies, backlog_notes, extender);
-            batch_confirmer = BatchConfirmer(metadata, placer, block_reader, damage_reports);
-            batch_publisher = BatchPublisher(metadata, free_blocks, block_writer, placer, change_room, lazy_clones,
-                publisher);
-            open_run_sharer = OpenRunSharer(metadata, remap_confirmer, remapper);
-            partial_blocks = PartialBlocks(metadata, free_blocks, reader);
-            writer = Writer(metadata, file_policies, lazy_clones, backlog_notes, partial_blocks, admission, decider,
-                batch_confirmer, in_line_compressor, placer, batch_publisher, open_run_sharer);
-            range_parts = RangeParts(metadata, free_blocks, lazy_clones);
-            range_changes = RangeChanges(metadata, free_blocks, file_policies, change_room, publisher, block_writer,
-                partial_blocks, range_parts);
-            referrer_search = ReferrerSearch(metadata);
-            comparer = Comparer(metadata, referrer_search);
-            content_search = ContentSearch(metadata, block_reader);
-            explainer = Explainer(metadata, file_policies, extender, referrer_search);
-            defragmenter = Defragmenter(metadata, file_policies, free_blocks, block_writer, data_reader,
-                damage_reports, change_room, lazy_clones, publisher);
-            affected_files = AffectedFiles(metadata, remapper, referrer_search);
-            replicas = Replicas(metadata, replica_reader, free_blocks, block_writer, change_room, publisher);
-            repairs = Repairs(metadata, data_reader, free_blocks, block_writer, change_room, publisher, hint_levels,
-                commits, groups, replicas);
-            scrubber = Scrubber(metadata, data_reader, change_room, publisher, repairs, replicas, affected_files);
-            reclaimer = Reclaimer(metadata, change_room, lazy_clones, publisher);
-            device_probe = DeviceProbe(metadata, free_blocks, data_reader, change_room, publisher);
-            worklist = Worklist(metadata, file_policies, hint_levels);
-            revisits = Revisits(metadata, file_policies, hint_levels, extender, remapper, remap_confirmer, worklist);
-            file_ranker = FileRanker(change_room);
-            block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
-                change_room, lazy_clones, publisher, worklist, file_policies);
-            sparse_packs = SparsePacks(metadata);
-            pack_reader = PackReader(metadata, damage_reports);
-            repacker = Repacker(free_blocks, block_writer, change_room, publisher, sparse_packs, pack_reader);
-            block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
-                lazy_clones, publisher);
-            converter = Converter(file_policies, change_room, worklist, block_compressor, block_expander);
-            lost_places = LostPlaces(metadata);
-            fragment_finder = FragmentFinder(lost_places);
-            work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,
-                file_ranker, block_compressor, fragment_finder, repacker, revisits, worklist);
-        }
-        Self {
-            base,
-            metadata,
-            free_blocks,
-            file_policies,
-            hint_levels,
-            #[cfg(test)]
-            damage_reports,
-            backlog_notes,
-            change_room,
-            #[cfg(all(test, not(feature = "schedules")))]
-            replica_reader,
-            #[cfg(all(test, not(feature = "schedules")))]
-            block_reader,
-            reader,
-            groups,
-            commits,
-            publisher,
-            lazy_clones,
-            #[cfg(all(test, not(feature = "schedules")))]
-            admission,
-            #[cfg(all(test, not(feature = "schedules")))]
-            decider,
-            #[cfg(all(test, not(feature = "schedules")))]
-            open_run_sharer,
-            writer,
-            range_parts,
-            range_changes,
-            referrer_search,
-            explainer,
-            comparer,
-            content_search,
-            defragmenter,
-            affected_files,
-            repairs,
-            scrubber,
-            reclaimer,
-            device_probe,
-            worklist,
-            #[cfg(any(test, feature = "testing"))]
-            revisits,
-            #[cfg(any(test, feature = "testing"))]
-            file_ranker,
-            #[cfg(any(test, feature = "testing"))]
-            block_compressor,
-            #[cfg(test)]
-            fragment_finder,
-            #[cfg(any(test, feature = "testing"))]
-            repacker,
-            converter,
-            work_loop,
-        }
-    }
+volume! {
+    metadata = Metadata();
+    free_blocks = FreeBlocks(metadata);
+    file_policies = FilePolicies(metadata);
+    hint_levels = HintLevels(metadata);
+    damage_reports = DamageReports();
+    backlog_notes = BacklogNotes(file_policies);
+    change_room = ChangeRoom();
+    fragment_reader = FragmentReader(metadata);
+    data_reader = DataReader(file_policies, fragment_reader);
+    replica_reader = ReplicaReader(metadata, data_reader);
+    block_reader = BlockReader(metadata, data_reader, replica_reader, damage_reports);
+    reader = Reader(metadata, data_reader, block_reader);
+    block_writer = BlockWriter();
+    groups = GroupCommitter(block_writer, change_room);
+    commits = Commits(metadata, groups, block_writer, change_room);
+    publisher = Publisher(metadata, hint_levels, commits, file_policies, damage_reports, backlog_notes);
+    lazy_clones = LazyClones(metadata, change_room, publisher);
+    extender = Extender(metadata);
+    remap_confirmer = RemapConfirmer(block_reader, damage_reports);
+    remapper = Remapper(metadata, change_room, lazy_clones, publisher, backlog_notes, hint_levels);
+    admission = Admission();
+    in_line_compressor = InLineCompressor(file_policies);
+    placer = Placer(free_blocks, block_writer);
+    decider = Decider(metadata, file_policies, backlog_notes, extender);
+    batch_confirmer = BatchConfirmer(metadata, placer, block_reader, damage_reports);
+    batch_publisher = BatchPublisher(metadata, free_blocks, block_writer, placer, change_room, lazy_clones,
+        publisher);
+    open_run_sharer = OpenRunSharer(metadata, remap_confirmer, remapper);
+    partial_blocks = PartialBlocks(metadata, free_blocks, reader);
+    writer = Writer(metadata, file_policies, lazy_clones, backlog_notes, partial_blocks, admission, decider,
+        batch_confirmer, in_line_compressor, placer, batch_publisher, open_run_sharer);
+    range_parts = RangeParts(metadata, free_blocks, lazy_clones);
+    range_changes = RangeChanges(metadata, free_blocks, file_policies, change_room, publisher, block_writer,
+        partial_blocks, range_parts);
+    referrer_search = ReferrerSearch(metadata);
+    comparer = Comparer(metadata, referrer_search);
+    content_search = ContentSearch(metadata, block_reader);
+    explainer = Explainer(metadata, file_policies, extender, referrer_search);
+    defragmenter = Defragmenter(metadata, file_policies, free_blocks, block_writer, data_reader,
+        damage_reports, change_room, lazy_clones, publisher);
+    affected_files = AffectedFiles(metadata, remapper, referrer_search);
+    replicas = Replicas(metadata, replica_reader, free_blocks, block_writer, change_room, publisher);
+    repairs = Repairs(metadata, data_reader, free_blocks, block_writer, change_room, publisher, hint_levels,
+        commits, groups, replicas);
+    scrubber = Scrubber(metadata, data_reader, change_room, publisher, repairs, replicas, affected_files);
+    reclaimer = Reclaimer(metadata, change_room, lazy_clones, publisher);
+    device_probe = DeviceProbe(metadata, free_blocks, data_reader, change_room, publisher);
+    worklist = Worklist(metadata, file_policies, hint_levels);
+    revisits = Revisits(metadata, file_policies, hint_levels, extender, remapper, remap_confirmer, worklist);
+    file_ranker = FileRanker(change_room);
+    block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
+        change_room, lazy_clones, publisher, worklist, file_policies);
+    sparse_packs = SparsePacks(metadata);
+    pack_reader = PackReader(metadata, damage_reports);
+    repacker = Repacker(free_blocks, block_writer, change_room, publisher, sparse_packs, pack_reader);
+    block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
+        lazy_clones, publisher);
+    converter = Converter(file_policies, change_room, worklist, block_compressor, block_expander);
+    lost_places = LostPlaces(metadata);
+    fragment_finder = FragmentFinder(lost_places);
+    work_loop = WorkLoop(hint_levels, file_policies, backlog_notes, repairs, scrubber, device_probe,
+        file_ranker, block_compressor, fragment_finder, repacker, revisits, worklist);
 }

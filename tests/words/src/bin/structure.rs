@@ -58,8 +58,9 @@ fn engine(crates: &[(String, CrateSources)]) -> impl Iterator<Item = &CrateSourc
 
 fn print_core(out: &mut Vec<u8>, crates: &[(String, CrateSources)]) -> io::Result<()> {
     for engine in engine(crates) {
-        let fields = engine.files.get("volume/assembly.rs").and_then(|volume| counts::fields(&volume.code, "Volume"));
-        writeln!(out, "fields of Volume: {}", fields.map_or("none".to_owned(), |fields| fields.to_string()))?;
+        let code = engine.files.get("volume/assembly.rs").map(|volume| &volume.code);
+        let parts = code.and_then(|code| counts::listed(code, "volume!").or_else(|| counts::fields(code, "Volume")));
+        writeln!(out, "parts of Volume: {}", parts.map_or("none".to_owned(), |parts| parts.to_string()))?;
     }
     Ok(())
 }

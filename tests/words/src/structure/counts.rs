@@ -18,6 +18,12 @@ pub fn folders_over(sources: &CrateSources, most: usize) -> Vec<(String, usize)>
     folders.into_iter().filter(|(_, files)| *files > most).collect()
 }
 
+/// The entries `name = value;` of a macro's list.
+pub fn listed(code: &str, list: &str) -> Option<usize> {
+    let (_, entries) = code.split_once(&format!("\n{list} {{"))?;
+    Some(entries.split("\n}").next()?.matches(" = ").count())
+}
+
 /// The fields of a struct whose braces enclose one line for each.
 pub fn fields(code: &str, name: &str) -> Option<usize> {
     let (_, body) = code.split_once(&format!("struct {name} {{"))?;

@@ -108,4 +108,8 @@ fn fields_are_counted() {
     let text =
         "pub struct Core {\n    /// Not a: field.\n    pub a: A,\n    b: Vec<\n        C,\n    >,\n}\nfn f() {}\n";
     assert_eq!(counts::fields(&sources(&[("lib.rs", text)]).files["lib.rs"].code, "Core"), Some(2));
+    assert_eq!(
+        counts::listed("list { }\nlist! {\n    a = A();\n    b = B(a,\n        a);\n}\nc = d;", "list!"),
+        Some(2)
+    );
 }

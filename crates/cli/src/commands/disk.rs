@@ -10,8 +10,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::disks::of_mount::{self, WAIT_SECONDS, device_of, find, find_in, mount_of, refuse_attached, whole_sectors};
-use crate::disks::{Access, DiskName, DiskOrSnapshot, Front, LoopDevices, standstill};
+use crate::disks::of_mount::{
+    self, Attaching, WAIT_SECONDS, device_of, find, find_in, mount_of, refuse_attached, whole_sectors,
+};
+use crate::disks::ublk::ServeArgs;
+use crate::disks::{Access, DiskName, DiskOrSnapshot, Kind, front_of, standstill, ublk};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
 use crate::names::shown;
@@ -56,6 +59,9 @@ enum What {
     /// Let a file system stand still until standard input ends; `snapshot` starts it
     #[command(hide = true)]
     StandStill(StandStillArgs),
+    /// Serve a ublk device over the disk that is standard input; `attach` starts it
+    #[command(hide = true)]
+    Serve(ServeArgs),
 }
 
 /// Arguments of `disk create`.
@@ -95,6 +101,9 @@ struct AttachArgs {
     /// How long writes wait for room when the volume is full, before they fail. 0: they fail at once
     #[arg(long, value_name = "SECONDS", default_value_t = WAIT_SECONDS)]
     wait: u64,
+    /// The kind of the device: loop, or ublk (experimental), which needs the kernel's ublk_drv
+    #[arg(long, value_name = "KIND", default_value = "loop")]
+    device: Kind,
 }
 
 /// A disk of a volume.
@@ -126,6 +135,7 @@ pub fn run(arguments: DiskArgs) -> Outcome {
         What::Clone(arguments) => snapshot::clone(&arguments),
         What::Remove(arguments) => remove(&arguments),
         What::StandStill(arguments) => standstill::keep(&arguments.dir),
+        What::Serve(arguments) => ublk::serve(&arguments),
     }
 }
 
@@ -166,7 +176,7 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
-fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only, wait }: &AttachArgs) -> Outcome {
+fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only, wait, device }: &AttachArgs) -> Outcome {
     let mount = mount_of(target, &MountOptions::default())?;
     let disk = find_in(&mount, target, name)?;
     if let Some(device) = device_of(&disk, name)? {
@@ -174,7 +184,8 @@ fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only, wait }: &A
         return Err(Failure::new(exit::FAILED, text));
     }
     let access = if *read_only || name.is_snapshot() { Access::ReadOnly } else { Access::ReadWrite };
-    let device = of_mount::attach(&mount, &disk, name, access, *wait)?;
+    let how = Attaching { kind: *device, access, wait_seconds: *wait };
+    let device = of_mount::attach(&mount, &disk, name, how)?;
     say!("{}", shown(&device));
     Ok(())
 }
@@ -186,7 +197,7 @@ fn detach(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
         return Err(Failure::new(exit::FAILED, text));
     };
     let doing = || format!("cannot detach the disk {name} from {}", shown(&device));
-    LoopDevices.detach(&disk, &device).or_fail_doing(exit::FAILED, doing())?;
+    front_of(&device).detach(&disk, &device).or_fail_doing(exit::FAILED, doing())?;
     match device_of(&disk, name)? {
         None => Ok(()),
         Some(_) => {

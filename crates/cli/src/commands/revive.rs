@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::daemon::logging;
-use crate::disks::dead::{self, LoopOfDisk};
+use crate::disks::dead::{self, DeviceOfDisk};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::fstab::{self, Entry, FSTAB};
 use crate::mounting::hidden;
@@ -141,7 +141,7 @@ impl Reviver {
         let now = Instant::now();
         self.tries.retain(|_, tries| tries.last().is_some_and(|last| now.duration_since(*last) < TRIES_WITHIN));
         let dead = self.dead(mounts.iter().filter(|mount| mount.is_oncefs()).cloned().collect());
-        let devices = dead::devices(&mounts, &dead).or_fail_doing(exit::FAILED, "cannot look at loop devices")?;
+        let devices = dead::devices(&mounts, &dead).or_fail_doing(exit::FAILED, "cannot look at block devices")?;
         let mut failures = Vec::new();
         if !dead.is_empty() || !devices.is_empty() {
             let doing = format!("cannot read {}", shown(&self.fstab));
@@ -197,7 +197,7 @@ impl Reviver {
 
     /// Ends a dead device and what is mounted from it. From then on its mounts are in `owed`, or it is in `unattached`.
     /// Returns the failures.
-    fn detach_disk(&mut self, found: &LoopOfDisk, mounts: &[Mount], entries: &[Entry]) -> Vec<String> {
+    fn detach_disk(&mut self, found: &DeviceOfDisk, mounts: &[Mount], entries: &[Entry]) -> Vec<String> {
         let Self { dirs, fstab, tries, owed, unattached, .. } = self;
         let table = disks::Table { mounts, entries, fstab, dirs };
         let places = table.places(found);

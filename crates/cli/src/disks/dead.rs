@@ -9,15 +9,16 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
-use super::loop_devices::{Access, all_devices, shown_disk};
+use super::front::Access;
+use super::kinds::{all_devices, shown_disk};
 use crate::mounting::mount_table::Mount;
 
 /// A device answers within this time, or its daemon hangs and is not dead.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A loop device over a disk.
+/// A device over a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoopOfDisk {
+pub struct DeviceOfDisk {
     /// Below `/dev`.
     pub device: PathBuf,
     /// `MAJOR:MINOR`, as the mount table has it.
@@ -32,8 +33,8 @@ pub struct LoopOfDisk {
 
 /// The devices over disks of volumes that are mounted nowhere, or whose mount is among `dead`, and that answer with I/O
 /// errors. A device whose daemon hangs is not among them.
-pub fn devices(mounts: &[Mount], dead: &[Mount]) -> io::Result<Vec<LoopOfDisk>> {
-    let is_served = |found: &LoopOfDisk| {
+pub fn devices(mounts: &[Mount], dead: &[Mount]) -> io::Result<Vec<DeviceOfDisk>> {
+    let is_served = |found: &DeviceOfDisk| {
         let at = |mount: &&Mount| Some(&mount.dir) == found.volume_dir.as_ref() && mount.is_oncefs();
         mounts.iter().rev().find(at).is_some_and(|mount| !dead.contains(mount))
     };
@@ -43,18 +44,18 @@ pub fn devices(mounts: &[Mount], dead: &[Mount]) -> io::Result<Vec<LoopOfDisk>> 
     Ok(asked.into_iter().filter_map(|(answer, found)| is_dead(answer).then_some(found)).collect())
 }
 
-fn all() -> io::Result<Vec<LoopOfDisk>> {
+fn all() -> io::Result<Vec<DeviceOfDisk>> {
     Ok(all_devices()?.into_iter().filter_map(|(device, _)| look(device)).collect())
 }
 
 /// None: it has just ended.
-fn look(device: PathBuf) -> Option<LoopOfDisk> {
+fn look(device: PathBuf) -> Option<DeviceOfDisk> {
     let (disk, volume_dir) = parts(&shown_disk(&device)?)?;
     let name = device.file_name()?.to_str()?;
     let number = fs::read_to_string(format!("/sys/block/{name}/dev")).ok()?.trim().to_owned();
     let is_read_only = fs::read_to_string(format!("/sys/block/{name}/ro")).ok()?.trim() == "1";
     let access = if is_read_only { Access::ReadOnly } else { Access::ReadWrite };
-    Some(LoopOfDisk { device, number, disk, volume_dir, access })
+    Some(DeviceOfDisk { device, number, disk, volume_dir, access })
 }
 
 /// The disk and the mount point in the path of a disk. A mount that was detached is none any more: the kernel then
@@ -94,7 +95,7 @@ pub fn is_claimed(device: &Path) -> bool {
 }
 
 /// Whether it is the device that it was.
-pub fn is_there(found: &LoopOfDisk) -> bool {
+pub fn is_there(found: &DeviceOfDisk) -> bool {
     let is_it = |device: &PathBuf| look(device.clone()).as_ref() == Some(found);
     fs::metadata(&found.device).is_ok_and(|at| at.rdev() != 0) && is_it(&found.device)
 }

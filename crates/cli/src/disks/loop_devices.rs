@@ -1,46 +1,20 @@
-//! Block devices that show disks.
+//! Loop devices over disks, by losetup(8).
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
 use super::folder::Disk;
+use super::front::{Access, Front, hold};
 use super::{SECTOR_BYTES, bounded_loop};
+use crate::names::shown;
 use crate::process::programs::program;
-
-/// What may be done through a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Read and write.
-    ReadWrite,
-    /// Read only.
-    ReadOnly,
-}
-
-/// A way to show disks as block devices. Errors are one line for the user.
-pub trait Front {
-    /// Shows a disk. Returns the device.
-    fn attach(&self, disk: &Disk, access: Access) -> Result<PathBuf, String>;
-    /// As `attach`, for reading and writing, with at most `requests_max` requests under way.
-    fn attach_bounded(&self, disk: &Disk, requests_max: usize) -> Result<PathBuf, String>;
-    /// The device that shows a disk, if any.
-    fn device_of(&self, disk: &Disk) -> Result<Option<PathBuf>, String>;
-    /// Ends the device of a disk if no program uses it, once everything written to it has reached the disk.
-    fn detach(&self, disk: &Disk, device: &Path) -> Result<(), String>;
-    /// Lets a device end by itself with its last user, which it has already.
-    fn end_with_last_user(&self, device: &Path) -> Result<(), String>;
-    /// Whether what is written to a device is in its disk at once, past the kernel's cache of the disk.
-    fn is_direct(&self, device: &Path) -> bool;
-    /// Gives a device the size that its disk has now.
-    fn resized(&self, device: &Path) -> Result<(), String>;
-}
 
 /// The kernel's loop devices, by losetup(8). Their I/O is direct, so nothing is cached twice.
 pub struct LoopDevices;
@@ -72,10 +46,7 @@ impl Front for LoopDevices {
     }
 
     fn detach(&self, disk: &Disk, device: &Path) -> Result<(), String> {
-        let held = File::options().read(true).custom_flags(libc::O_EXCL).open(device).map_err(|e| match e.kind() {
-            io::ErrorKind::ResourceBusy => "it is in use: unmount it first".to_owned(),
-            _ => e.to_string(),
-        })?;
+        let held = hold(device)?;
         // A device that is held keeps its disk. Before, it may have ended and begun again with another.
         if self.device_of(disk)?.as_deref() != Some(device) {
             return Ok(());
@@ -93,6 +64,10 @@ impl Front for LoopDevices {
         output(losetup().arg("--detach").arg(device)).map(drop)
     }
 
+    fn ended_by_hand(&self, device: &Path) -> String {
+        format!("losetup --detach {}", shown(device))
+    }
+
     fn is_direct(&self, device: &Path) -> bool {
         let name = device.file_name().unwrap_or_default();
         let flag = fs::read_to_string(Path::new("/sys/block").join(name).join("loop/dio"));
@@ -104,50 +79,19 @@ impl Front for LoopDevices {
     }
 }
 
-/// Where disks are, below a mount.
-const FOLDER: &str = ".oncefs/disks";
-
-/// Whether a device is a loop device over a disk of a volume.
-pub fn shows(device: &Path) -> bool {
-    shown_disk(device).is_some()
-}
-
-/// The path of the disk of a volume that a device shows.
-pub fn shown_disk(device: &Path) -> Option<PathBuf> {
-    let path = device.starts_with("/dev").then(|| backing_file(device)).flatten()?;
-    path.parent()?.ends_with(FOLDER).then_some(path)
-}
-
-/// All loop devices over disks of volumes, in the order of their names, each with the path of its disk.
-pub fn all_devices() -> io::Result<Vec<(PathBuf, PathBuf)>> {
+/// All loop devices.
+pub(super) fn all() -> io::Result<Vec<PathBuf>> {
     let names = fs::read_dir("/sys/block")?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let devices = names.filter(|name| name.starts_with("loop")).map(|name| Path::new("/dev").join(name));
-    let mut found: Vec<_> = devices.filter_map(|device| Some((shown_disk(&device)?, device))).collect();
-    found.sort_by(|(_, one), (_, other)| one.cmp(other));
-    Ok(found.into_iter().map(|(disk, device)| (device, disk)).collect())
-}
-
-/// The devices over disks of the mount at `dir`, each with the disk's name.
-pub fn devices_of(dir: &Path) -> Vec<(PathBuf, OsString)> {
-    let folder = dir.join(FOLDER);
-    let all = all_devices().unwrap_or_default().into_iter();
-    all.filter_map(|(device, disk)| Some((device, disk.strip_prefix(&folder).ok()?.as_os_str().to_owned()))).collect()
+    Ok(names.filter(|name| name.starts_with("loop")).map(|name| Path::new("/dev").join(name)).collect())
 }
 
 /// The file behind a loop device.
-fn backing_file(device: &Path) -> Option<PathBuf> {
+pub(super) fn backing_file(device: &Path) -> Option<PathBuf> {
     let mut path = fs::read(Path::new("/sys/block").join(device.file_name()?).join("loop/backing_file")).ok()?;
     if path.last() == Some(&b'\n') {
         path.pop();
     }
     Some(PathBuf::from(OsString::from_vec(path)))
-}
-
-/// Where a device is mounted, by the kernel's table.
-pub fn mounted_at(device: &Path) -> io::Result<Option<PathBuf>> {
-    let number = fs::metadata(device)?.rdev();
-    let text = format!("{}:{}", libc::major(number), libc::minor(number));
-    Ok(crate::mounting::mount_table::all()?.into_iter().find(|mount| mount.device == text).map(|mount| mount.dir))
 }
 
 fn losetup() -> Command {
@@ -191,18 +135,6 @@ fn device_with(devices: &str, (of, inode): (u64, u64)) -> Result<Option<PathBuf>
     let is_it = |device: &&Value| (text(device, "back-maj:min"), text(device, "back-ino")) == wanted;
     let found = devices["loopdevices"].as_array().into_iter().flatten().find(is_it);
     Ok(found.map(|device| PathBuf::from(text(device, "name"))))
-}
-
-/// Keeps other commands from attaching, resizing or removing the disk until `disk` is closed.
-pub fn lock(disk: &Disk) -> io::Result<bool> {
-    // SAFETY: an open descriptor.
-    match unsafe { libc::flock(disk.file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
-        0 => Ok(true),
-        _ => match io::Error::last_os_error() {
-            e if e.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            e => Err(e),
-        },
-    }
 }
 
 #[cfg(test)]

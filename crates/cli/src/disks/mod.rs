@@ -7,14 +7,18 @@ mod bounded_loop;
 pub mod dead;
 mod file_system_size;
 mod folder;
+mod front;
+mod kinds;
 mod loop_devices;
 mod name;
 pub mod of_mount;
 pub mod standstill;
+pub mod ublk;
 
 pub use file_system_size::{Content, content};
 pub use folder::{Disk, Folder};
-pub use loop_devices::{Access, Front, LoopDevices, devices_of, lock, mounted_at, shown_disk, shows};
+pub use front::{Access, lock};
+pub use kinds::{Kind, devices_of, front_of, mounted_at, shown_disk, shows};
 pub use name::{DiskName, DiskOrSnapshot};
 
 /// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use oncefs_engine::Store;
 use oncefs_toolbox::sizes::exact;
 
-use super::{Access, Disk, DiskName, Folder, Front, LoopDevices, SECTOR_BYTES, lock};
+use super::{Access, Disk, DiskName, Folder, Kind, SECTOR_BYTES, kinds, lock};
 use crate::control::answers::RoomWaits;
 use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
@@ -121,10 +121,22 @@ pub fn snapshots_of(folder: &Folder, name: &DiskName) -> Outcome<Vec<DiskName>> 
 /// How long writes of a disk wait for room on a full volume if nothing else is asked for: as long as those of dm-thin.
 pub const WAIT_SECONDS: u64 = 60;
 
-/// Shows a disk as a device. Its writes wait for room on a full volume for `wait_seconds`.
-pub fn attach(mount: &HeldMount, disk: &Disk, name: &DiskName, access: Access, wait_seconds: u64) -> Outcome<PathBuf> {
+/// How a disk is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attaching {
+    /// As which kind of device.
+    pub kind: Kind,
+    /// What may be done through the device.
+    pub access: Access,
+    /// How long its writes wait for room on a full volume.
+    pub wait_seconds: u64,
+}
+
+/// Shows a disk as a device.
+pub fn attach(mount: &HeldMount, disk: &Disk, name: &DiskName, how: Attaching) -> Outcome<PathBuf> {
+    let Attaching { kind, access, wait_seconds } = how;
     let doing = || format!("cannot attach the disk {name}");
-    let attach = || LoopDevices.attach(disk, access).or_fail_doing(exit::FAILED, doing());
+    let attach = || kind.front().attach(disk, access).or_fail_doing(exit::FAILED, doing());
     if access == Access::ReadOnly {
         return attach();
     }
@@ -133,7 +145,7 @@ pub fn attach(mount: &HeldMount, disk: &Disk, name: &DiskName, access: Access, w
     if wait_seconds == 0 {
         return attach();
     }
-    LoopDevices.attach_bounded(disk, waits_max).or_else(|why| {
+    kind.front().attach_bounded(disk, waits_max).or_else(|why| {
         let device = attach()?;
         tell!(
             "oncefs: note: on a full volume some writes to {name} fail at once, for only {waits_max} can wait: {why}"
@@ -150,7 +162,7 @@ pub fn room_waits(mount: &HeldMount) -> Outcome<BTreeMap<u64, u64>> {
 
 /// The device that shows a disk, if any.
 pub fn device_of(disk: &Disk, name: &DiskName) -> Outcome<Option<PathBuf>> {
-    LoopDevices.device_of(disk).or_fail_doing(exit::FAILED, format!("cannot tell whether the disk {name} is attached"))
+    kinds::device_of(disk).or_fail_doing(exit::FAILED, format!("cannot tell whether the disk {name} is attached"))
 }
 
 /// Refuses to go on while a disk is attached, and says how to detach it.

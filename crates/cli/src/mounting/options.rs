@@ -233,6 +233,8 @@ Options for -o, comma-separated:
   until_idle                         unmount by itself once no file has been open for 3 seconds
   disk=NAME  mkfs=ext4|xfs           mount the file system on a disk of the volume, made first if the disk is empty; the
                                      volume's mount stays out of sight (experimental: docs/disks.md)
+  wait=SECONDS                       how long writes of a disk wait for room on a full volume [default: 60]
+  disk_device=KIND                   the device of a disk: loop, or ublk (experimental) [default: loop]
   data=DEVICE                        the device that has the blocks now, if it is not the one that mkfs was given
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]

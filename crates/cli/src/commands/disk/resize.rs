@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::commands::help::UNITS;
 use crate::disks::of_mount::{device_of, find, whole_sectors};
-use crate::disks::{Content, DiskName, Front, LoopDevices, content};
+use crate::disks::{Content, DiskName, content, front_of};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::names::shown;
 use crate::size::{NewSize, Size};
@@ -46,7 +46,7 @@ pub fn run(ResizeArgs { target, name, size, force }: &ResizeArgs) -> Outcome {
     let resized = disk.file.set_len(after).and_then(|()| disk.file.sync_all());
     resized.or_fail_doing(exit::FAILED, format!("cannot resize the disk {name} to {}", Size(after)))?;
     if let Some(device) = &device {
-        LoopDevices
+        front_of(device)
             .resized(device)
             .or_fail_doing(exit::FAILED, format!("{} keeps its old size: detach and attach", shown(device)))?;
     }

@@ -10,7 +10,7 @@ use clap::Args;
 use crate::control::protocol::Request;
 use crate::disks::of_mount::{HeldMount, cannot, device_of, find_in, mount_of, refuse_attached, snapshots_of};
 use crate::disks::standstill::Keeper;
-use crate::disks::{Disk, DiskName, DiskOrSnapshot, Folder, Front, LoopDevices, mounted_at};
+use crate::disks::{Disk, DiskName, DiskOrSnapshot, Folder, front_of, mounted_at};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
 use crate::names::shown;
@@ -138,7 +138,7 @@ fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome<Option<Durati
     }
     sync(&source)?;
     let unfinished = Unfinished::prepare(&mount, &source, new)?;
-    let is_direct = device.as_ref().is_none_or(|device| LoopDevices.is_direct(device));
+    let is_direct = device.as_ref().is_none_or(|device| front_of(device).is_direct(device));
     mount.daemon.ask::<()>(Request::PrepareClone { inode: unfinished.source })?;
     let mut stood = None;
     match keeper {

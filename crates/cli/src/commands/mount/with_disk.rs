@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 use oncefs_engine::settings;
 
-use crate::disks::of_mount::{self, HeldMount, WAIT_SECONDS, device_of, find_in, mount_of};
-use crate::disks::{Access, Content, Disk, DiskName, Front, LoopDevices, content};
+use crate::disks::of_mount::{self, Attaching, HeldMount, WAIT_SECONDS, device_of, find_in, mount_of};
+use crate::disks::{Access, Content, Disk, DiskName, Kind, content, front_of};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
 use crate::mounting::options::{MountOptions, VALUED};
@@ -30,6 +30,8 @@ pub struct DiskMount {
     mkfs: Option<&'static str>,
     /// How long its writes wait for room on a full volume.
     wait_seconds: u64,
+    /// The kind of its device.
+    kind: Kind,
     /// For the volume, if it is not mounted yet.
     for_volume: MountOptions,
     /// For the file system on the disk.
@@ -49,6 +51,7 @@ impl DiskMount {
             disk: disk.parse().map_err(|why| format!("disk={disk}: {why}"))?,
             mkfs: value("mkfs").map(file_system).transpose()?,
             wait_seconds: value("wait").map_or(Ok(WAIT_SECONDS), seconds)?,
+            kind: value("disk_device").map_or(Ok(Kind::default()), device_kind)?,
             for_volume: MountOptions::default(),
             for_file_system: Vec::new(),
             is_remount: false,
@@ -65,7 +68,7 @@ impl DiskMount {
 
     fn take(&mut self, option: &str) -> Result<(), String> {
         match option.split_once('=') {
-            Some(("disk" | "mkfs" | "wait", _)) => {}
+            Some(("disk" | "disk_device" | "mkfs" | "wait", _)) => {}
             Some(("data", mode)) if JOURNAL_MODES.contains(&mode) => self.for_file_system.push(option.to_owned()),
             Some((name, _)) if VALUED.contains(&name) || settings::is_setting(name) => self.for_volume.apply(option)?,
             _ if option == "nofail" => self.nofail = true,
@@ -85,6 +88,10 @@ fn file_system(asked: &str) -> Result<&'static str, String> {
 
 fn seconds(asked: &str) -> Result<u64, String> {
     asked.parse().map_err(|_| format!("wait={asked}: give a number of seconds"))
+}
+
+fn device_kind(asked: &str) -> Result<Kind, String> {
+    asked.parse().map_err(|why| format!("disk_device={asked}: {why}"))
 }
 
 /// Mounts the disk of a volume, both by their paths without links.
@@ -120,11 +127,12 @@ fn mount(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
 
 fn attach_and_mount(place: &HeldMount, disk: &Disk, dir: &Path, request: &DiskMount) -> Outcome {
     let name = &request.disk;
-    let device = of_mount::attach(place, disk, name, Access::ReadWrite, request.wait_seconds)?;
+    let how = Attaching { kind: request.kind, access: Access::ReadWrite, wait_seconds: request.wait_seconds };
+    let device = of_mount::attach(place, disk, name, how)?;
     let mounted = file_system_on(disk, &device, request).and_then(|kind| mount_device(&device, kind, dir, request));
     let ended = match mounted {
-        Ok(()) => LoopDevices.end_with_last_user(&device),
-        Err(_) => LoopDevices.detach(disk, &device),
+        Ok(()) => front_of(&device).end_with_last_user(&device),
+        Err(_) => front_of(&device).detach(disk, &device),
     };
     let doing = format!("cannot detach the disk {name} from {}", shown(&device));
     mounted.and(ended.or_fail_doing(exit::MOUNT_FAILED, doing))
@@ -191,6 +199,8 @@ mod tests {
         assert_eq!(found.for_file_system, ["noatime", "data=ordered", "x-systemd.automount"]);
         assert_eq!(found.for_volume.memory, Some(64 << 20));
         assert_eq!(found.for_volume.settings.len(), 1);
+        assert_eq!((found.kind, of("disk=x,disk_device=ublk").unwrap().unwrap().kind), (Kind::Loop, Kind::Ublk));
+        assert!(of("disk=x,disk_device=nbd").unwrap_err().contains("disk_device=nbd: use loop or ublk"));
         assert!(of("disk=../x").unwrap_err().contains("disk=../x: the name of a disk"));
         assert!(of("disk=x,mkfs=ntfs").unwrap_err().contains("use one of ext4, xfs"));
         assert!(of("disk=x,memory=1").unwrap_err().contains("too little"));

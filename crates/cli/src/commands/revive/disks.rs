@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::disks::dead::{LoopOfDisk, is_claimed, is_there};
-use crate::disks::{Access, Front, LoopDevices};
+use crate::disks::dead::{DeviceOfDisk, is_claimed, is_there};
+use crate::disks::{Access, Kind, front_of};
 use crate::mounting::fstab::Entry;
 use crate::mounting::hidden;
 use crate::mounting::mount_table::{self, Mount};
@@ -18,7 +18,7 @@ use crate::names::{printable, shown};
 pub struct Unattached {
     /// Its volume.
     pub volume: PathBuf,
-    was: LoopOfDisk,
+    was: DeviceOfDisk,
 }
 
 /// Where disks belong.
@@ -39,7 +39,7 @@ impl Table<'_> {
     }
 
     /// The mounts of the file system on a device, the last first.
-    pub fn places(&self, found: &LoopOfDisk) -> Vec<&Path> {
+    pub fn places(&self, found: &DeviceOfDisk) -> Vec<&Path> {
         let of_device = self.mounts.iter().rev().filter(|mount| mount.device == found.number);
         of_device.map(|mount| &*mount.dir).collect()
     }
@@ -48,7 +48,7 @@ impl Table<'_> {
     /// not meant. `may_try`: it was not tried too often.
     pub fn detach(
         &self,
-        found: &LoopOfDisk,
+        found: &DeviceOfDisk,
         place: &Path,
         may_try: impl FnOnce() -> bool,
     ) -> Result<Option<PathBuf>, String> {
@@ -73,7 +73,7 @@ impl Table<'_> {
 
     /// Ends a dead device that was attached by hand. The disk can be attached again where its volume is mounted again.
     /// None: it is not meant.
-    pub fn end_unmounted(&self, found: &LoopOfDisk) -> Result<Option<Unattached>, String> {
+    pub fn end_unmounted(&self, found: &DeviceOfDisk) -> Result<Option<Unattached>, String> {
         let (device, disk) = (shown(&found.device), &found.disk);
         let of_volume = |mount: &&Mount| mount.is_oncefs() && Some(&mount.dir) == found.volume_dir.as_ref();
         let mount = self.mounts.iter().rev().find(of_volume);
@@ -85,9 +85,10 @@ impl Table<'_> {
             hidden::is_one(&mount.dir) || self.entries.iter().any(is_it)
         };
         let Some(mount) = mount.filter(is_named) else {
+            let end = front_of(&found.device).ended_by_hand(&found.device);
             let volume = mount.map_or_else(|| "VOLUME".to_owned(), |mount| shown(&mount.source).to_string());
             return Err(format!(
-                "the daemon of the disk {disk} is dead: end what uses {device}, losetup --detach {device}, then oncefs disk attach {volume} {disk}"
+                "the daemon of the disk {disk} is dead: end what uses {device}, {end}, then oncefs disk attach {volume} {disk}"
             ));
         };
         if is_claimed(&found.device) {
@@ -101,9 +102,9 @@ impl Table<'_> {
 }
 
 /// Ends a device, now or with the last program that has it or a file on it open.
-pub fn end(found: &LoopOfDisk) {
+pub fn end(found: &DeviceOfDisk) {
     // Fails if it has ended with its mount.
-    let _ = LoopDevices.end_with_last_user(&found.device);
+    let _ = front_of(&found.device).end_with_last_user(&found.device);
     if is_there(found) {
         let (disk, device) = (&found.disk, shown(&found.device));
         say!("programs still use the dead disk {disk} ({device}) and see I/O errors: let them open their files again");
@@ -124,7 +125,8 @@ impl Unattached {
 fn attach(Unattached { volume, was }: &Unattached) -> Result<String, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = Command::new(program);
-    command.args(["disk", "attach"]).arg(volume).arg(&was.disk).stdin(Stdio::null());
+    command.args(["disk", "attach", "--device", Kind::of(&was.device).name()]);
+    command.arg(volume).arg(&was.disk).stdin(Stdio::null());
     if was.access == Access::ReadOnly && !was.disk.contains('@') {
         command.arg("--read-only");
     }

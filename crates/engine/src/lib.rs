@@ -94,6 +94,8 @@ pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use layout::run_states::{BudgetUse, Compressed, Equal, Explained, ExplainedRun, What, push_run};
+pub use objects::held_lease::HeldLease;
+pub use objects::lease::End as LeaseEnd;
 pub use oncefs_dedup::{
     AtTail, BIG_RUN_BLOCKS, BLOCK_BYTES, Blocks, Compress, EffectivePolicy, FilePolicy, Fingerprint, InvalidCompress,
     InvalidOverride, Lbn, Moment, Pbn, PieceCost, PolicyOverride, QueuePlace, Rank, RankRule, ReadPosition, Reads,

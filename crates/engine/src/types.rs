@@ -47,6 +47,9 @@ pub struct OpenOptions {
     pub memory_bytes_max: u64,
     /// Nothing is written to the volume (the log is replayed in memory only).
     pub read_only: bool,
+    /// If another process has a volume in objects, opening waits until it ends or loses its lease. Other volumes are
+    /// refused as always.
+    pub stands_by: bool,
     /// The raw device that has the blocks now, if it is not the one given to mkfs. `None`: that one.
     pub data_device: Option<PathBuf>,
     /// A profile to use instead of the volume's own.
@@ -63,6 +66,7 @@ impl OpenOptions {
         Self {
             memory_bytes_max,
             read_only: false,
+            stands_by: false,
             data_device: None,
             profile: None,
             settings: Vec::new(),

@@ -53,6 +53,10 @@ impl Pending for Made {
     fn wait(&self) -> Result<()> {
         Ok(())
     }
+
+    fn is_done(&self) -> bool {
+        true
+    }
 }
 
 impl Objects for TapeObjects {
@@ -90,8 +94,12 @@ impl Objects for TapeObjects {
         Ok(Vec::new())
     }
 
-    fn hold(&self, _: &str) -> Result<Hold> {
+    fn hold(&self, _: &str, _: Option<&str>) -> Result<Hold> {
         Ok(Hold::of_nothing())
+    }
+
+    fn holder(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     fn has_room(&self) -> Result<bool> {

@@ -32,6 +32,6 @@ pub use patience::Patience;
 pub use request_memory::most_bytes;
 pub use room_watch::{RoomGauge, RoomLeft, RoomWatch, Watched};
 pub use session::{HeldMount, MOUNT_TYPE, Session, SessionSpec};
-pub use shutdown::{Gate, ShutDown, ShutdownMode};
+pub use shutdown::{Gate, MayAnswer, ShutDown, ShutdownMode};
 pub use synchronous::set_synchronous;
 pub use tuning::{BackingDevice, dirty_bytes_max};

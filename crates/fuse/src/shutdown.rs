@@ -51,9 +51,13 @@ pub type ShutDown = Arc<dyn Fn(ShutdownMode, &dyn Fn()) -> io::Result<()> + Send
 const REQUESTS_MAX: Duration = Duration::from_secs(10);
 const REQUESTS_LOOK: Duration = Duration::from_millis(1);
 
+/// Waits until a request may be answered. False: never again, because another machine may serve the volume.
+pub type MayAnswer = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Passes requests on until the mount is shut down.
 pub struct Gate<S> {
     inner: S,
+    may_answer: Option<MayAnswer>,
     door: Arc<Door>,
     shut_down: ShutDown,
 }
@@ -99,8 +103,12 @@ impl Drop for Passing<'_> {
 
 impl<S: Service> Gate<S> {
     /// A gate that is open.
-    pub fn new(inner: S, shut_down: ShutDown) -> Self {
-        Self { inner, door: Arc::default(), shut_down }
+    pub fn new(inner: S, shut_down: ShutDown, may_answer: Option<MayAnswer>) -> Self {
+        Self { inner, may_answer, door: Arc::default(), shut_down }
+    }
+
+    fn may_answer(&self) -> bool {
+        self.may_answer.as_ref().is_none_or(|may_answer| may_answer())
     }
 
     /// Runs on a thread of its own: the kernel's dirty pages come as requests, which must be answered meanwhile.
@@ -135,9 +143,11 @@ impl<S: Service> Service for Gate<S> {
             Operation::Ioctl { command, input, .. } => ShutdownMode::of(command, input),
             _ => None,
         };
+        // A request that waits for the lease has not passed.
+        let may_answer = self.may_answer();
         let passing = self.door.pass();
         match mode {
-            _ if passing.is_none() => reply.error(Errno::new(libc::EIO)),
+            _ if !may_answer || passing.is_none() => reply.error(Errno::new(libc::EIO)),
             None => self.inner.serve(request, reply),
             Some(_) if !Credentials::of(&request.header).may_shut_down() => reply.error(Errno::new(libc::EPERM)),
             Some(mode) => self.shut(mode, reply),

@@ -56,6 +56,11 @@ impl Completion {
         }
     }
 
+    /// Whether there is an answer.
+    pub fn is_done(&self) -> bool {
+        self.answer.lock().is_some()
+    }
+
     fn note(&self, answer: c_int) {
         *self.answer.lock() = Some(answer);
         self.is_done.notify_all();

@@ -3,7 +3,8 @@
 //! A process that is killed leaves its lock, and its last changes may still be on their way to the cluster. The next
 //! process of the same volume's directory on the same machine (the same path and inode) knows that it is dead, because
 //! it holds the lock file there. It blocklists the dead client, waits for that map, and only then takes the lock. A
-//! holder on another machine, or in another directory, may be alive: it is named and left alone.
+//! holder on another machine, or in another directory, may be alive: it is named and left alone, unless the caller saw
+//! its lease run out.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -51,16 +52,28 @@ impl Hold {
         self.held = None;
     }
 
-    pub(crate) fn take(context: Arc<Context>, place: &str) -> Result<Self> {
+    /// The address of the holder, if there is one.
+    pub(crate) fn address_of_holder(context: &Context) -> Result<Option<String>> {
+        match holder(context) {
+            Err(Error::NotFound(_)) => Ok(None),
+            found => Ok(found?.map(|holder| holder.address)),
+        }
+    }
+
+    pub(crate) fn take(context: Arc<Context>, place: &str, succeeds: Option<&str>) -> Result<Self> {
         let cookie = format!("{}:{place}", context.cluster.machine);
         if lock(&context, &cookie)? {
             return Self::taken(context, cookie);
         }
         if let Some(holder) = holder(&context)? {
-            if holder.cookie != cookie {
+            let Holder { address, .. } = &holder;
+            if holder.cookie == cookie {
+                log::info!("the last process with {place} ended without a word: blocklisting {address}");
+            } else if succeeds == Some(address) {
+                log::warn!("the lease of {} ran out: taking over, and blocklisting {address}", holder.cookie);
+            } else {
                 return Err(locked(&context, holder));
             }
-            log::info!("the last process with {place} ended without a word: blocklisting {}", holder.address);
             context.cluster.fence(&holder.address, FENCE_SECONDS)?;
             break_lock(&context, &holder)?;
         }

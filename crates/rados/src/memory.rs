@@ -151,6 +151,10 @@ impl Pending for Changing {
         }
         Ok(())
     }
+
+    fn is_done(&self) -> bool {
+        true
+    }
 }
 
 impl Objects for MemoryObjects {
@@ -183,8 +187,12 @@ impl Objects for MemoryObjects {
         Ok(there.map(|(name, _)| name.clone()).collect())
     }
 
-    fn hold(&self, _place: &str) -> Result<Hold> {
+    fn hold(&self, _place: &str, _succeeds: Option<&str>) -> Result<Hold> {
         Ok(Hold::of_nothing())
+    }
+
+    fn holder(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     fn has_room(&self) -> Result<bool> {

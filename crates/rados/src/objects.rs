@@ -83,6 +83,8 @@ pub enum WhenFull {
 pub trait Pending: Send + Sync {
     /// Waits until the change is durable, or failed. Later calls return the same.
     fn wait(&self) -> Result<()>;
+    /// Whether it is durable, or failed, so that nothing has to be waited for.
+    fn is_done(&self) -> bool;
 }
 
 /// Objects of one namespace.
@@ -97,7 +99,10 @@ pub trait Objects: Send + Sync {
     fn names(&self) -> Result<Vec<String>>;
     /// Takes the namespace for this process until the hold is dropped. `place` names the volume's directory on this
     /// machine; a dead holder with the same place is fenced first.
-    fn hold(&self, place: &str) -> Result<Hold>;
+    /// `succeeds`: the address of a holder whose lease was seen to run out, which is fenced too.
+    fn hold(&self, place: &str, succeeds: Option<&str>) -> Result<Hold>;
+    /// The address of the process that holds the namespace, if one does. It may have died.
+    fn holder(&self) -> Result<Option<String>>;
     /// Whether the pool accepts new data. Asks the cluster.
     fn has_room(&self) -> Result<bool>;
 

@@ -41,6 +41,10 @@ impl Pending for Changing {
     fn wait(&self) -> Result<()> {
         Error::check(self.context.wait(&self.completion), self.what, &self.object).map(drop)
     }
+
+    fn is_done(&self) -> bool {
+        self.completion.is_done()
+    }
 }
 
 /// A write operation, which is released when it was submitted.
@@ -200,8 +204,12 @@ impl Objects for Pool {
         if -answer == libc::ENOENT { Ok(names) } else { Err(Error::of_answer(answer, "listing", namespace)) }
     }
 
-    fn hold(&self, place: &str) -> Result<Hold> {
-        Hold::take(self.0.clone(), place)
+    fn hold(&self, place: &str, succeeds: Option<&str>) -> Result<Hold> {
+        Hold::take(self.0.clone(), place, succeeds)
+    }
+
+    fn holder(&self) -> Result<Option<String>> {
+        Hold::address_of_holder(&self.0)
     }
 
     fn is_silent(&self) -> bool {

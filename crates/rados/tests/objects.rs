@@ -116,16 +116,35 @@ fn objects_have_one_holder_and_a_dead_one_of_the_same_place_is_fenced() {
     // A user of its own gets a connection of its own, as another process would have.
     let other = Cluster::connect(&Access { id: "other".to_owned(), ..access.clone() }).unwrap();
     let other = Pool::open(&other, &access).unwrap();
-    let held = pool.hold("/srv/volume").unwrap();
-    let refused = other.hold("/srv/copy").err().unwrap();
+    let held = pool.hold("/srv/volume", None).unwrap();
+    let refused = other.hold("/srv/copy", Some("10.9.8.7:0/6")).err().unwrap();
     assert!(matches!(&refused, Error::Locked { holder, .. } if holder.ends_with("/srv/volume")), "{refused}");
     drop(held);
-    let held = other.hold("/srv/copy").unwrap();
+    assert_eq!(pool.holder().unwrap(), None);
+    let held = other.hold("/srv/copy", None).unwrap();
+    assert_eq!(pool.holder().unwrap().as_deref(), Some(held.address()));
     other.change("a", Change::WriteFull { bytes: b"mine" }).unwrap();
-    let taken = pool.hold("/srv/copy").unwrap();
+    let taken = pool.hold("/srv/copy", None).unwrap();
     assert_eq!(other.change("a", Change::WriteFull { bytes: b"late" }), Err(Error::Fenced));
     assert_eq!(pool.content("a", 64).unwrap().unwrap(), b"mine");
     drop(held);
+    drop(taken);
+    remove_all(&pool);
+}
+
+#[test]
+fn a_holder_whose_lease_ran_out_is_fenced_by_its_successor() {
+    let Some((access, pool)) = cluster("succeed") else { return };
+    let conf = access.conf.with_file_name("succeeded.conf");
+    std::fs::copy(&access.conf, &conf).unwrap();
+    // A connection of its own, which this test ruins.
+    let other = Cluster::connect(&Access { id: "other".to_owned(), conf, ..access.clone() }).unwrap();
+    let other = Pool::open(&other, &access).unwrap();
+    let held = other.hold("/srv/volume", None).unwrap();
+    let taken = pool.hold("/var/standby", Some(held.address())).unwrap();
+    assert_eq!(other.change("a", Change::WriteFull { bytes: b"late" }), Err(Error::Fenced));
+    drop(held);
+    assert_eq!(pool.holder().unwrap().as_deref(), Some(taken.address()), "the fenced one cannot unlock");
     drop(taken);
     remove_all(&pool);
 }

@@ -296,3 +296,107 @@ fn mkfs_says_what_is_missing_and_takes_no_foreign_objects() {
     let in_the_way = with(&[&experimental[..], &[&address, "--size", "1G"]].concat());
     assert!(in_the_way.contains("objects are in the namespace"), "{in_the_way}");
 }
+
+/// A second process that mounts a volume, at a mount point of its own.
+struct Second {
+    scratch: tempfile::TempDir,
+    child: std::process::Child,
+}
+
+impl Second {
+    /// Starts it. It may wait for the volume.
+    fn start(volume: &Path, options: &[&str]) -> Self {
+        let scratch = tempfile::tempdir_in(oncefs_system_tests::test_dir()).unwrap();
+        let dir = scratch.path().join("mnt");
+        fs::create_dir(&dir).unwrap();
+        let log = File::create(scratch.path().join("log")).unwrap();
+        let mut mount = Command::new(oncefs());
+        mount.args(["mount", "-f"]).args(options).arg(volume).arg(dir);
+        let child = mount.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+        Self { scratch, child }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.scratch.path().join("mnt")
+    }
+
+    fn logged(&self) -> String {
+        fs::read_to_string(self.scratch.path().join("log")).unwrap()
+    }
+
+    fn is_live(&self) -> bool {
+        self.logged().contains("mounted ")
+    }
+
+    fn umount(mut self) {
+        run(Command::new(oncefs()).arg("umount").arg(self.dir()));
+        assert!(self.child.wait().unwrap().success(), "{}", self.logged());
+    }
+}
+
+impl Drop for Second {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+            let _ = Command::new("umount").arg("-l").arg(self.dir()).status();
+        }
+    }
+}
+
+#[test]
+fn a_standby_takes_over_with_all_that_was_synced() {
+    let Some(cluster) = Cluster::of_test("standby") else { return };
+    let mut mount = cluster.mounted("1G");
+    for round in 0..3_u64 {
+        let standby = Second::start(&mount.volume(), &["--standby"]);
+        let dir = mount.dir();
+        let writer = thread::spawn(move || {
+            let synced = |n: &u64| write_synced(&dir.join(format!("{round}-{n}")), round * 1000 + n, 64 << 10).is_ok();
+            (0..1000).take_while(synced).count() as u64
+        });
+        thread::sleep(Duration::from_millis(700));
+        assert!(!standby.is_live(), "the head is alive: {}", standby.logged());
+        mount.kill();
+        let synced = writer.join().unwrap();
+        assert!(synced > 0, "nothing was synced in round {round}");
+        eventually("the standby takes over", || standby.is_live());
+        for n in 0..synced {
+            assert_content(&standby.dir().join(format!("{round}-{n}")), round * 1000 + n, 64 << 10);
+        }
+        standby.umount();
+        mount.mount();
+    }
+    mount.check();
+}
+
+/// The second head has its records from a copy of the directory, to which the log in the cluster adds what came since.
+#[test]
+fn no_write_of_a_head_that_stood_still_lands_after_another_took_over() {
+    let Some(cluster) = Cluster::of_test("paused") else { return };
+    let mut mount = cluster.mounted("1G");
+    mount.umount();
+    let copy = tempfile::tempdir_in(oncefs_system_tests::test_dir()).unwrap();
+    run(Command::new("cp").args(["-a", "--sparse=always"]).arg(mount.volume()).arg(copy.path()));
+    mount.mount();
+    write_synced(&mount.join("before"), 1, 64 << 10).unwrap();
+    // SAFETY: plain numbers; the child is not reaped before it has ended.
+    unsafe { libc::kill(mount.pid(), libc::SIGSTOP) };
+    let second = Second::start(&copy.path().join("volume"), &[]);
+    eventually("the second head takes over", || second.is_live());
+    assert!(second.logged().contains("ran out: taking over"), "{}", second.logged());
+    assert_content(&second.dir().join("before"), 1, 64 << 10);
+    write_synced(&second.dir().join("after"), 2, 64 << 10).unwrap();
+    let late = mount.join("late");
+    let writer = thread::spawn(move || write_synced(&late, 3, 64 << 10));
+    // SAFETY: as above.
+    unsafe { libc::kill(mount.pid(), libc::SIGCONT) };
+    assert!(writer.join().unwrap().is_err(), "the old head answers no more");
+    mount.ended();
+    assert!(mount.logged().contains("stood still for longer than its lease"), "{}", mount.logged());
+    assert!(!second.dir().join("late").exists());
+    write_synced(&second.dir().join("more"), 4, 64 << 10).expect("the new head goes on");
+    second.umount();
+    let fsck = Command::new(oncefs()).arg("fsck").arg(copy.path().join("volume")).output().unwrap();
+    assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
+}

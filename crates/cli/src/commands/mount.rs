@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::{ArgAction, Args, Parser};
 use log::LevelFilter;
@@ -52,6 +53,12 @@ pub struct MountArgs {
     /// Mount read-only, as -o ro
     #[arg(long, short)]
     pub read_only: bool,
+    /// Wait while another process has the volume in objects, then take over, as -o standby (experimental)
+    #[arg(long)]
+    pub standby: bool,
+    /// Run this program once the volume is mounted, with volume and mount point as arguments: to move an address here
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "foreground")]
+    pub takeover_hook: Option<PathBuf>,
     /// Memory for caches and hints, as -o memory
     #[arg(long, value_name = "SIZE", value_parser = options::memory)]
     pub memory: Option<u64>,
@@ -115,6 +122,8 @@ impl From<MountHelper> for MountArgs {
             options: helper.options,
             foreground: false,
             read_only: false,
+            standby: false,
+            takeover_hook: None,
             memory: None,
             threads: None,
             fingerprints: None,
@@ -157,7 +166,16 @@ pub fn run(arguments: MountArgs) -> Outcome {
     done.map_err(|failure| {
         let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).unwrap_or_default();
         holders::name_holder(in_use::name_place(failure, &task.volume), &parts)
-    })
+    })?;
+    arguments.takeover_hook.as_deref().map_or(Ok(()), |hook| run_hook(hook, &task))
+}
+
+/// Runs the program of `--takeover-hook`. The mount stays whatever becomes of it.
+fn run_hook(hook: &Path, task: &Task) -> Outcome {
+    let doing = || format!("{} is mounted, but the program {} failed", shown(&task.dir), shown(hook));
+    let status = Command::new(hook).arg(&task.volume).arg(&task.dir).status();
+    let status = status.or_fail_doing(exit::FAILED, doing())?;
+    if status.success() { Ok(()) } else { Err(Failure::new(exit::FAILED, format!("{}: {status}", doing()))) }
 }
 
 fn mount_disk(arguments: &MountArgs, mut request: DiskMount) -> Outcome {
@@ -182,6 +200,7 @@ fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     if arguments.read_only {
         options.kernel_flags |= libc::MS_RDONLY;
     }
+    options.standby |= arguments.standby;
     options.memory = arguments.memory.or(options.memory);
     options.threads = arguments.threads.or(options.threads);
     options.metrics = arguments.metrics.or(options.metrics);

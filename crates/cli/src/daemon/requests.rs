@@ -379,6 +379,7 @@ fn open_file_system(task: &Task, budget: &Budget) -> Outcome<Arc<FileSystem>> {
     let read_only = task.options.read_only();
     let store_options = OpenOptions {
         read_only,
+        stands_by: task.options.standby,
         data_device: task.options.data_device.clone(),
         profile: task.options.profile,
         settings: task.options.settings.clone(),

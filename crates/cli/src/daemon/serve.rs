@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use oncefs_engine::sync::most_held;
-use oncefs_engine::{BLOCK_BYTES, Store};
+use oncefs_engine::{BLOCK_BYTES, LeaseEnd, Store};
 use oncefs_fuse::{
-    Adapter, AdapterConfig, Gate, KnobLock, MOUNT_TYPE, MountSpec, RoomLeft, RoomWatch, Session, SessionSpec, Watched,
-    most_bytes,
+    Adapter, AdapterConfig, Gate, KnobLock, MOUNT_TYPE, MayAnswer, MountSpec, RoomLeft, RoomWatch, Session,
+    SessionSpec, Watched, most_bytes,
 };
 
 use super::memory_budget::Budget;
@@ -154,7 +154,7 @@ fn serve_unprivileged(
     signals: EndSignals,
     ready: impl FnOnce() -> std::io::Result<()>,
 ) -> Outcome {
-    let daemon = OpenVolume::open(task, budget)?;
+    let daemon = signals.end_while(task.options.standby, || OpenVolume::open(task, budget))?;
     let (mounter, metrics) = (&kernel.mounter.clone(), kernel.metrics.take());
     let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close()))?;
     let watch = start_threads(task, &session, &daemon, mounter, signals)
@@ -214,7 +214,9 @@ fn mount(task: &Task, budget: &Budget, daemon: &Arc<OpenVolume>, kernel: Kernel)
     daemon.mounted(kernel_cache.clone());
     let (stopped, syncer) = (daemon.clone(), mounter.clone());
     let shut_down = Arc::new(move |mode, close: &dyn Fn()| stopped.shut_down(mode, || syncer.sync(), close));
-    let session = Session::mount(Gate::new(adapter, shut_down), connection, &spec, || mounter.mount())
+    let lease = daemon.file_system.store().lease();
+    let may_answer = lease.map(|lease| -> MayAnswer { Arc::new(move || lease.wait()) });
+    let session = Session::mount(Gate::new(adapter, shut_down, may_answer), connection, &spec, || mounter.mount())
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_FAILED)?;
     kernel_cache.connect(session.notifier()).or_fail_doing(exit::MOUNT_SYSTEM, "cannot start a thread")?;
@@ -231,6 +233,7 @@ fn start_threads(
     let (dir, ending, unmounter) = (task.dir.clone(), daemon.clone(), mounter.clone());
     let watch = move || end_on_signal(&signals, &dir, &ending, &unmounter);
     std::thread::Builder::new().name("signals".into()).spawn(watch)?;
+    watch_lease(daemon, mounter)?;
     if task.options.until_idle {
         let (daemon, mounter) = (daemon.clone(), mounter.clone());
         std::thread::Builder::new().name("until-idle".into()).spawn(move || end_when_idle(&daemon, &mounter))?;
@@ -256,6 +259,30 @@ fn answer_prometheus(task: &Task, daemon: &Arc<OpenVolume>, listener: Option<Tcp
     let (task, daemon) = (task.clone(), daemon.clone());
     let text = move || metrics::text(&[Subject::of(&daemon.snapshot(&task))]);
     metrics_endpoint::serve(listener, metrics_endpoint::Bounds::default(), text)
+}
+
+/// Once the lease of a volume in objects is over, another machine may serve the volume. So the connection ends before
+/// anything else, with what the kernel has in its caches, and nothing more becomes durable.
+fn watch_lease(daemon: &Arc<OpenVolume>, mounter: &Arc<Mounter>) -> std::io::Result<()> {
+    let store = daemon.file_system.store();
+    let Some(lease) = store.lease() else { return Ok(()) };
+    // The volume's lock goes with the last reference to it.
+    let (store, mounter) = (Arc::downgrade(store), mounter.clone());
+    let watch = move || {
+        let Some(end) = lease.wait_for_end() else { return };
+        let why = match end {
+            LeaseEnd::TakenOver => "another machine took the volume over",
+            LeaseEnd::Paused => {
+                "this process stood still for longer than its lease, so another machine may serve the volume"
+            }
+        };
+        abort(&mounter, &std::io::Error::other(why));
+        mounter.detach();
+        if let Some(store) = store.upgrade() {
+            store.shut_down();
+        }
+    };
+    std::thread::Builder::new().name("lease-watch".into()).spawn(watch).map(drop)
 }
 
 /// Unmounts once no file has been open for `IDLE`. A mount that is in use in another way, by a working directory or a

@@ -79,6 +79,9 @@ pub const VALUED: [&str; 9] =
 /// See `MountOptions::until_idle`.
 const UNTIL_IDLE: &str = "until_idle";
 
+/// See `MountOptions::standby`.
+const STANDBY: &str = "standby";
+
 /// A setting's name and value.
 pub type Setting = (String, String);
 
@@ -95,6 +98,8 @@ pub struct MountOptions {
     pub by_users: bool,
     /// The mount ends by itself once no file in it has been open for some seconds.
     pub until_idle: bool,
+    /// If another process has the volume in objects, the mount waits until it can take over.
+    pub standby: bool,
     /// The device that now has the blocks, if it is not the one given to mkfs.
     pub data_device: Option<PathBuf>,
     /// Memory for caches and hints.
@@ -125,6 +130,7 @@ impl Default for MountOptions {
             nofail: false,
             by_users: false,
             until_idle: false,
+            standby: false,
             data_device: None,
             memory: None,
             profile: None,
@@ -182,6 +188,7 @@ impl MountOptions {
         match option.split_once('=') {
             None if option == "remount" => self.remount = true,
             None if option == UNTIL_IDLE => self.until_idle = true,
+            None if option == STANDBY => self.standby = true,
             Some(("data", value)) => self.data_device = Some(absolute("data", value)?),
             Some(("memory", value)) => self.memory = Some(memory(value)?),
             Some(("profile", value)) => self.profile = Some(profile(value)?),
@@ -208,6 +215,7 @@ impl MountOptions {
             .map(|(name, ..)| (*name).to_owned())
             .collect();
         list.extend(self.until_idle.then(|| UNTIL_IDLE.to_owned()));
+        list.extend(self.standby.then(|| STANDBY.to_owned()));
         // It came as text.
         let data_device = self.data_device.as_ref().and_then(|device| device.to_str());
         list.extend(data_device.map(|device| format!("data={device}")));
@@ -231,6 +239,8 @@ Options for -o, comma-separated:
   sync dirsync remount               as in mount(8); also nofail, _netdev, x-...
   acl user_xattr discard             always in force
   until_idle                         unmount by itself once no file has been open for 3 seconds
+  standby                            wait while another process has the volume in objects, then take over
+                                     (experimental: docs/beyond.md)
   disk=NAME  mkfs=ext4|xfs           mount the file system on a disk of the volume, made first if the disk is empty; the
                                      volume's mount stays out of sight (experimental: docs/disks.md)
   wait=SECONDS                       how long writes of a disk wait for room on a full volume [default: 60]

@@ -1,7 +1,12 @@
 //! Signals that ask a process to end, and the signal of a closed pipe.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Duration;
+
+/// How often a process that stands by looks whether it is done.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Makes a command whose output is no longer read (`oncefs stats | head`) end like any other Unix command.
 pub fn end_on_closed_pipe() {
@@ -94,6 +99,26 @@ impl EndSignals {
             }
         };
         std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+    }
+
+    /// Ends this process if one of them comes during `work`, if `is_on`. For work that may wait for another machine.
+    pub fn end_while<T>(&self, is_on: bool, work: impl FnOnce() -> T) -> T {
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            if is_on {
+                scope.spawn(|| {
+                    while !is_done.load(Acquire) {
+                        if let Some(signal) = self.wait(Some(LOOK)) {
+                            log::info!("{signal}: standing by no longer");
+                            std::process::exit(0);
+                        }
+                    }
+                });
+            }
+            let result = work();
+            is_done.store(true, Release);
+            result
+        })
     }
 
     fn wait_for(&self, timeout: Duration) -> libc::c_int {

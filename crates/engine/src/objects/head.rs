@@ -6,17 +6,74 @@
 //! record leaves the last epoch. After it and before the end of the second step, some objects of the log have the new
 //! epoch: the dead head writes no more, and the next one begins a later epoch in all of them.
 
-use oncefs_rados::{Change, LOCK_OBJECT, Objects};
+use std::thread;
+use std::time::Duration;
+
+use oncefs_rados::{Change, Error as ObjectError, Hold, LOCK_OBJECT, Objects};
 
 use super::epoch::Epoch;
+use super::held_lease::Clock;
+use super::lease::{Seen, Watch};
 use crate::format::head_record::{self, HeadRecord};
 use crate::{Error, Result};
 
 /// Reads the record of the last head. None: there was none yet.
-pub fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
+pub(super) fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
     let found =
         objects.content(LOCK_OBJECT, head_record::BYTES).map_err(failed("reading the record of the last head"))?;
     found.map_or(Ok(None), |bytes| HeadRecord::decode(&bytes, LOCK_OBJECT))
+}
+
+/// How often a holder's record is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The holder of the objects, as one look finds it.
+enum Holder {
+    /// Its lease is over.
+    Over(String),
+    /// It has renewed its lease, or it is of a version that has none.
+    Alive,
+    /// Not known yet.
+    Watched,
+}
+
+/// Takes the objects for this process. If another holds them, its lease is watched, and this process takes over when it
+/// runs out. `stands_by`: it waits for that, however long. Otherwise a holder that renews its lease is an error.
+pub fn take(objects: &dyn Objects, place: &str, stands_by: bool, clock: Clock) -> Result<Hold> {
+    let (mut watch, mut succeeds, mut is_told) = (Watch::default(), None, false);
+    loop {
+        let refused = match objects.hold(place, succeeds.as_deref()) {
+            Ok(hold) => return Ok(hold),
+            Err(refused @ ObjectError::Locked { .. }) => refused,
+            Err(other) => return Err(failed("taking the objects of the volume")(other)),
+        };
+        if stands_by && !is_told {
+            log::info!("standing by for the volume: {refused}");
+            is_told = true;
+        }
+        succeeds = match look(objects, &mut watch, clock)? {
+            Holder::Over(address) => Some(address),
+            Holder::Alive if !stands_by => return Err(failed("taking the objects of the volume")(refused)),
+            Holder::Alive | Holder::Watched => None,
+        };
+        if succeeds.is_none() {
+            thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Looks at the holder once.
+fn look(objects: &dyn Objects, watch: &mut Watch<(u64, u64)>, clock: Clock) -> Result<Holder> {
+    let began = clock();
+    // None: it has just let go.
+    let Some(address) = objects.holder().map_err(failed("looking at the lock"))? else { return Ok(Holder::Watched) };
+    let Some(record) = last(objects)?.filter(|record| record.address == address) else { return Ok(Holder::Alive) };
+    let length = Duration::from_millis(record.lease_millis.into());
+    Ok(match watch.look((record.epoch, record.renewals), length, began, clock()) {
+        Seen::First | Seen::Still => Holder::Watched,
+        Seen::Changed => Holder::Alive,
+        Seen::Over => Holder::Over(address),
+    })
 }
 
 /// Becomes the head: writes `record` with the next epoch, which begins in `guarded` too. The caller holds the lock.

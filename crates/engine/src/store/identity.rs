@@ -1,12 +1,21 @@
 //! The part of the interface that tells volumes apart: a volume's identity, and keys from its secret.
 
+use std::sync::Arc;
+
 use crate::Store;
 use crate::hash::{Hasher, TAG_SECRET_BYTES};
+use crate::objects::held_lease::HeldLease;
 
 impl Store {
     /// The volume's identity, which never changes.
     pub fn volume_id(&self) -> [u8; 16] {
         self.volume_id
+    }
+
+    /// The lease of a volume in objects, without which no request may be answered. `None`: no other machine can take the
+    /// volume over.
+    pub fn lease(&self) -> Option<Arc<HeldLease>> {
+        self.hold.as_ref().and_then(|hold| hold.lease())
     }
 
     /// What tags are made with, for [`crate::tag_with`]. It tells nothing about fingerprints.

@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::kv::Kv;
+use crate::objects::held_lease::HeldLease;
 use crate::pace::load::DeviceLoad;
 use crate::signals::requests::Committer;
 use crate::space::ballast::Ballast;
 use crate::space::host::Host;
 
 /// Keeps other openers away from a volume while it lives, and lets them in when it is dropped.
-pub trait Hold: Send + Sync {}
+pub trait Hold: Send + Sync {
+    /// The lease without which no request may be answered. None: the volume cannot be taken over.
+    fn lease(&self) -> Option<Arc<HeldLease>> {
+        None
+    }
+}
 
 /// The devices, the sorted state and the lock of a volume, wherever they are.
 pub struct Backend {

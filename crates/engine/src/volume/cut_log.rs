@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use oncefs_rados::Hold;
-
 use crate::commit::log::{CutLog, Log};
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
@@ -14,6 +12,7 @@ use crate::hash::Hasher;
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::volume::exclusive_lock::ExclusiveLock;
+use crate::volume::held_objects::HeldObjects;
 use crate::volume::{object_parts, superblock_file};
 use crate::{Copies, DataPlace, Error, Result};
 
@@ -37,9 +36,9 @@ pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
 }
 
 /// The log of a closed volume, and what holds it for this process if it lies in objects.
-fn log_of(volume: &Path, superblock: &Superblock) -> Result<(Arc<dyn Device>, Option<Hold>)> {
+fn log_of(volume: &Path, superblock: &Superblock) -> Result<(Arc<dyn Device>, Option<HeldObjects>)> {
     if let DataPlace::Objects(access) = &superblock.data {
-        let parts = object_parts::open(access, volume, superblock.volume_id)?;
+        let parts = object_parts::open(access, volume, superblock.volume_id, false)?;
         if let Some(log) = parts.log {
             return Ok((log, Some(parts.hold)));
         }

@@ -10,12 +10,16 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use oncefs_rados::Hold as ObjectHold;
-
-use crate::device::Device;
+use crate::objects::held_lease::HeldLease;
 use crate::volume::backend::Hold;
+use crate::volume::held_objects::HeldObjects;
 use crate::{Error, Result};
+
+/// How often a lock that is not free is asked for.
+const ASK: Duration = Duration::from_millis(250);
 
 /// A hold that lasts as long as this value.
 pub struct ExclusiveLock {
@@ -23,26 +27,11 @@ pub struct ExclusiveLock {
     objects: Option<HeldObjects>,
 }
 
-/// The objects of a volume, and the devices that they are.
-struct HeldObjects {
-    hold: ObjectHold,
-    devices: Vec<Arc<dyn Device>>,
-}
-
-impl Drop for HeldObjects {
-    /// No change may be under way when the lock is free: the next process then fences no client, and the change
-    /// could come after its own.
-    fn drop(&mut self) {
-        for device in &self.devices {
-            if let Err(error) = device.flush() {
-                log::error!("changes of the objects may still be under way, so their lock stays: {error}");
-                self.hold.leave_to_the_next();
-            }
-        }
+impl Hold for ExclusiveLock {
+    fn lease(&self) -> Option<Arc<HeldLease>> {
+        self.objects.as_ref().and_then(HeldObjects::lease)
     }
 }
-
-impl Hold for ExclusiveLock {}
 
 impl Drop for ExclusiveLock {
     /// Closing the files is not enough: a child process that another thread is starting at this moment has them open
@@ -63,15 +52,25 @@ impl ExclusiveLock {
         Ok(Self { files: vec![take_lock(lock, name)?], objects: None })
     }
 
+    /// The same. `waits`: until no other process has it.
+    pub fn of_volume_when_free(lock: &Path, name: &str, waits: bool) -> Result<Self> {
+        loop {
+            match Self::of_volume(lock, name) {
+                Err(Error::InUse(_)) if waits => thread::sleep(ASK),
+                other => return other,
+            }
+        }
+    }
+
     /// Also holds a part.
     pub fn add(&mut self, part: &Path) -> Result<()> {
         self.files.push(hold(part)?);
         Ok(())
     }
 
-    /// Also holds the objects of the volume, which are these devices.
-    pub fn add_objects(&mut self, hold: ObjectHold, devices: Vec<Arc<dyn Device>>) {
-        self.objects = Some(HeldObjects { hold, devices });
+    /// Also holds the objects of the volume.
+    pub fn add_objects(&mut self, objects: HeldObjects) {
+        self.objects = Some(objects);
     }
 
     /// Holds one device or file.

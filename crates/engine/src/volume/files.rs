@@ -275,7 +275,8 @@ pub fn open(
         let part = part.display();
         log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
     }
-    let mut hold = ExclusiveLock::of_volume(&paths.part("lock"), &name)?;
+    let stands_by = options.stands_by && matches!(superblock.data, DataPlace::Objects(_));
+    let mut hold = ExclusiveLock::of_volume_when_free(&paths.part("lock"), &name, stands_by)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
         match open(&path, !read_only) {
@@ -299,9 +300,8 @@ pub fn open(
     let has_part = superblock.has_fragments || (compresses && !read_only);
     let (data, table, fragments, host, log) = match &superblock.data {
         DataPlace::Objects(access) => {
-            let parts = object_parts::open(access, volume, superblock.volume_id)?;
-            let devices = [&parts.data, &parts.table, &parts.fragments].into_iter().chain(&parts.log);
-            hold.add_objects(parts.hold, devices.cloned().collect());
+            let parts = object_parts::open(access, volume, superblock.volume_id, options.stands_by)?;
+            hold.add_objects(parts.hold);
             check_label(&*parts.data, &data_path, superblock.volume_id)?;
             (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)), parts.log)
         }

@@ -7,6 +7,7 @@ pub mod data_device;
 pub mod exclusive_lock;
 pub mod files;
 pub mod grow;
+pub mod held_objects;
 pub mod leave;
 pub mod make_room;
 pub mod memory_budget;

@@ -15,7 +15,9 @@ use crate::format::page::table_bytes;
 use crate::objects::device::{OBJECT_BYTES, ObjectDevice};
 use crate::objects::epoch::Epoch;
 use crate::objects::head;
+use crate::objects::held_lease::{Renewer, boot_clock};
 use crate::objects::room::ObjectRoom;
+use crate::volume::held_objects::HeldObjects;
 use crate::volume::unfinished::{OnSignature, Unfinished};
 use crate::{Blocks, Error, ObjectAccess, Result};
 
@@ -40,7 +42,7 @@ pub struct ObjectParts {
     /// Whether the pool has room.
     pub room: Arc<ObjectRoom>,
     /// Held while the volume is open.
-    pub hold: Hold,
+    pub hold: HeldObjects,
 }
 
 /// Loads library, configuration and key. Returns the ports of the cluster.
@@ -63,7 +65,7 @@ pub fn make(
     let pool = Pool::open(&cluster, access).map_err(&failed)?;
     attempt.keep_connected(cluster);
     let place = place_of(attempt.volume())?;
-    let hold = pool.hold(&place).map_err(&failed)?;
+    let hold = head::take(&pool, &place, false, boot_clock)?;
     let names = pool.names().map_err(&failed)?;
     let is_lock = |name: &String| name == oncefs_rados::LOCK_OBJECT;
     if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(&pool, attempt) {
@@ -86,12 +88,13 @@ pub fn make(
     parts(Arc::new(pool), volume_id, place, hold)
 }
 
-/// Connects to the cluster, takes the objects for this process, and opens the images.
-pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16]) -> Result<ObjectParts> {
+/// Connects to the cluster, takes the objects for this process, and opens the images. `stands_by`: if another process
+/// has them, it waits until that one ends or loses its lease.
+pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], stands_by: bool) -> Result<ObjectParts> {
     let failed = failed(access);
     let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(&failed)?;
     let place = place_of(volume)?;
-    let hold = pool.hold(&place).map_err(&failed)?;
+    let hold = head::take(&pool, &place, stands_by, boot_clock)?;
     parts(Arc::new(pool), volume_id, place, hold)
 }
 
@@ -127,11 +130,18 @@ fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], owner: String, hold: Ho
         address: hold.address().to_owned(),
         owner,
     };
-    let epoch = Some(Epoch(head::begin(&*objects, record, &guarded)?.epoch));
+    let sent = boot_clock();
+    let record = head::begin(&*objects, record, &guarded)?;
+    let epoch = Some(Epoch(record.epoch));
+    let renewer = Renewer::start(objects.clone(), record, sent, boot_clock);
+    let renewer = renewer.map_err(|e| Error::io("starting the thread that renews the lease", e))?;
     let log = log.map(|header| -> Arc<dyn Device> {
         Arc::new(ObjectDevice::guarded(objects.clone(), LOG, header, room.clone(), epoch))
     });
-    Ok(ObjectParts { data: data?, table: table?, fragments: fragments?, log, room, hold })
+    let (data, table, fragments) = (data?, table?, fragments?);
+    let devices = [&data, &table, &fragments].into_iter().chain(&log).cloned().collect();
+    let hold = HeldObjects::new(hold, renewer, devices);
+    Ok(ObjectParts { data, table, fragments, log, room, hold })
 }
 
 /// Whether the objects were made by an attempt at the same volume.

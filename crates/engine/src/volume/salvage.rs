@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use oncefs_rados::Hold;
-
 use crate::commit::log::Log;
 use crate::device::{Device, FileDevice};
 use crate::format::checkpoint::Checkpoint;
@@ -15,6 +13,7 @@ use crate::kv::copies::Place;
 use crate::kv::{IsRecord, Kv, RocksKv, Salvaged, Terms};
 use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::files::{check_table, copies_of};
+use crate::volume::held_objects::HeldObjects;
 use crate::volume::{object_parts, superblock_file};
 use crate::{DataPlace, Error, Result};
 
@@ -68,7 +67,7 @@ fn reaches_back(volume: &Path, superblock: &Superblock, checkpoint: &[u8]) -> bo
 struct Examined {
     table: Arc<dyn Device>,
     log: Option<Arc<dyn Device>>,
-    _hold: Option<Hold>,
+    _hold: Option<HeldObjects>,
 }
 
 impl Examined {
@@ -78,7 +77,7 @@ impl Examined {
             Some(Arc::new(open(&volume.join(name), false).ok()?))
         };
         if let DataPlace::Objects(access) = &superblock.data {
-            let parts = object_parts::open(access, volume, superblock.volume_id).ok()?;
+            let parts = object_parts::open(access, volume, superblock.volume_id, false).ok()?;
             let log = parts.log.or_else(|| file("log"));
             return Some(Self { table: parts.table, log, _hold: Some(parts.hold) });
         }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::command::run;
 use crate::failure::{During, Failure, Result, tell};
@@ -12,7 +12,7 @@ use crate::failure::{During, Failure, Result, tell};
 const SECTOR_BYTES: u64 = 512;
 
 /// Bytes that a block device has moved since it was set up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceBytes {
     /// Bytes read from the device.
     pub read: u64,

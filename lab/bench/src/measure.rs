@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::failure::Result;
 use crate::loop_device::DeviceBytes;
@@ -77,7 +77,7 @@ impl Latencies {
 }
 
 /// Latency figures in microseconds.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Operations timed.
     pub operations: usize,
@@ -94,7 +94,7 @@ pub struct LatencySummary {
 }
 
 /// What files take.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes that the file system has in use beyond what it had when empty, its metadata included.
     pub used_bytes: u64,
@@ -105,7 +105,7 @@ pub struct Space {
 }
 
 /// One measured step of one file system in one repetition: a raw row of the output.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// What was done.
     pub workload: String,

@@ -33,6 +33,11 @@ impl Origin {
         Ok(Origin { command: without_paths(&words), commit, program: program.to_owned(), load })
     }
 
+    /// The commit, in words.
+    pub fn commit(&self) -> &str {
+        &self.commit
+    }
+
     /// The head of the page, when the run has ended.
     pub fn head(&self) -> String {
         let day = run(Command::new("date").args(["-u", "+%F"])).unwrap_or_else(|_| "an unknown day".to_owned());

@@ -51,6 +51,11 @@ impl SharedArgs {
         Rounds { first: self.first_repetition, repetitions, seed: self.seed }
     }
 
+    /// The seed of a repetition.
+    pub fn seed_of(&self, repetition: usize) -> u64 {
+        seed_of(self.seed, repetition)
+    }
+
     /// Writes the readings to the file that was named, if any.
     pub fn write_json(&self, readings: &impl Serialize) -> Result<()> {
         self.json.as_deref().map_or(Ok(()), |path| write_json(path, readings))
@@ -69,8 +74,12 @@ impl Rounds {
     /// Number and seed of each repetition, in order.
     pub fn iter(self) -> impl Iterator<Item = (usize, u64)> {
         let numbers = self.first..self.first + self.repetitions;
-        numbers.map(move |repetition| (repetition, self.seed.wrapping_add((repetition as u64) << 8)))
+        numbers.map(move |repetition| (repetition, seed_of(self.seed, repetition)))
     }
+}
+
+fn seed_of(seed: u64, repetition: usize) -> u64 {
+    seed.wrapping_add((repetition as u64) << 8)
 }
 
 #[cfg(test)]

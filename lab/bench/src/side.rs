@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::command::run;
 use crate::failure::{During, Failure, Result, tell};
@@ -194,7 +194,7 @@ fn unmount_kernel(point: &Path) -> Result<()> {
 }
 
 /// What a piece costs on a mount.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PieceCost {
     /// In blocks of sequential reading.
     pub blocks: f64,

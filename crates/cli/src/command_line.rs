@@ -11,6 +11,7 @@ use crate::commands::{
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
+use crate::mounting::cluster_name;
 use crate::names::printable;
 use crate::output;
 use crate::size::Size;
@@ -108,7 +109,7 @@ pub enum Command {
 
 /// Runs the command on the command line. Returns the exit code.
 pub fn run(arguments: Vec<OsString>) -> Outcome<u8> {
-    let command = parse(arguments)?;
+    let command = parse(with_directories(arguments)?)?;
     let is_check = matches!(command, Some(Command::Fsck(_)));
     let code = command.map_or(Ok(exit::SUCCESS), call)?;
     let Err(failure) = output::finish() else { return Ok(code) };
@@ -154,6 +155,13 @@ fn call(command: Command) -> Outcome<u8> {
 }
 
 /// Parses the command line. `None`: it asked for help or the version, which was printed.
+/// The arguments with directories in the place of names of volumes. mkfs makes the directory, so it keeps the name.
+fn with_directories(arguments: Vec<OsString>) -> Outcome<Vec<OsString>> {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name);
+    let is_mkfs = called_as == Some(OsStr::new("mkfs.oncefs")) || arguments.get(1).is_some_and(|word| word == "mkfs");
+    if is_mkfs { Ok(arguments) } else { cluster_name::resolve(arguments) }
+}
+
 fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
     let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
     let parsed = match called_as.to_str() {

@@ -400,3 +400,38 @@ fn no_write_of_a_head_that_stood_still_lands_after_another_took_over() {
     let fsck = Command::new(oncefs()).arg("fsck").arg(copy.path().join("volume")).output().unwrap();
     assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
 }
+
+/// `oncefs` with arguments, in which volumes have names whose directories are below `states`.
+fn oncefs_with(states: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(oncefs());
+    command.env("ONCEFS_STATE", states).args(arguments);
+    command
+}
+
+#[test]
+fn a_volume_has_its_name_in_the_cluster_wherever_a_directory_is_accepted() {
+    let Some(cluster) = Cluster::of_test("named") else { return };
+    let scratch = tempfile::tempdir_in(oncefs_system_tests::test_dir()).unwrap();
+    let (states, dir) = (scratch.path().join("states"), scratch.path().join("mnt"));
+    fs::create_dir(&dir).unwrap();
+    let (name, at, conf) = (cluster.address(), dir.to_str().unwrap(), cluster.conf.to_str().unwrap());
+    let said = |arguments: &[&str]| run(&mut oncefs_with(&states, arguments));
+    let elsewhere = oncefs_with(&states, &["fsck", &name]).output().unwrap();
+    assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("has nothing on this machine"));
+    let made = said(&["mkfs", &name, "--experimental", "rados", "--conf", conf, "--size", "1G"]);
+    assert!(made.contains(&format!("oncefs mount {name} DIR")), "{made}");
+    said(&["mount", &name, at]);
+    write_synced(&dir.join("file"), 1, MIB).unwrap();
+    said(&["stats", &name]);
+    said(&["grow", &name, "2G"]);
+    said(&["scrub", &name]);
+    assert!(said(&["status", &name]).contains(at));
+    said(&["umount", &name]);
+    said(&["fsck", &name]);
+    said(&["mount", &name, at]);
+    assert_content(&dir.join("file"), 1, MIB);
+    said(&["umount", at]);
+    let again = oncefs_with(&states, &["mkfs", &name, "--experimental", "rados", "--conf", conf, "--size", "1G"]);
+    let again = { again }.output().unwrap();
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is a volume already"), "{again:?}");
+}

@@ -12,7 +12,7 @@ use oncefs_fs::{FileSystem, SystemClock};
 use crate::commands::help::UNITS;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::figures::of_mount::HostSpace;
-use crate::mounting::options;
+use crate::mounting::{cluster_name, options};
 use crate::names::shown;
 use crate::process::confinement::confine_mkfs;
 use crate::process::{holders, setup};
@@ -43,10 +43,11 @@ const MKFS_MEMORY: u64 = 64 << 20;
   oncefs mkfs /srv/volume                                 as large as the free space there
   oncefs mkfs /srv/volume --size 2T                       sparse: takes up space only as it fills
   oncefs mkfs /srv/volume --data /dev/nvme1n1             blocks on a raw device, everything else in /srv/volume
-  oncefs mkfs /srv/volume --experimental rados --data rados://POOL/NAME --size 10T
-                                                          blocks and their table in objects of a Ceph cluster", profiles::help()))]
+  oncefs mkfs rados://POOL/NAME --experimental rados --size 10T
+                                                          blocks, their table and the log in objects of a Ceph cluster", profiles::help()))]
 pub struct MkfsArgs {
-    /// Directory for the volume: new, empty, or left by a mkfs that did not end
+    /// Directory for the volume: new, empty, or left by a mkfs that did not end.
+    /// rados://POOL/NAME: as --data, with a directory below /var/lib/oncefs/rados (experimental)
     pub volume: PathBuf,
     /// Size of the data area [default: 15/16 of the free space below VOLUME; all of DEVICE]
     #[arg(long, short)]
@@ -56,10 +57,10 @@ pub struct MkfsArgs {
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
     /// The configuration file of the Ceph cluster [default: /etc/ceph/ceph.conf]
-    #[arg(long, value_name = "FILE", requires = "data")]
+    #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
     /// The user of the Ceph cluster, without "client." [default: admin]
-    #[arg(long, value_name = "USER", requires = "data")]
+    #[arg(long, value_name = "USER")]
     pub id: Option<String>,
     /// Allow what is not finished: rados, blocks in objects of a Ceph cluster (docs/beyond.md)
     #[arg(long, value_name = "FEATURE", value_parser = ["rados"])]
@@ -71,8 +72,11 @@ pub struct MkfsArgs {
     #[arg(long, value_name = "SIZE")]
     pub log_size: Option<Size>,
     /// Take DEVICE even if it shows a file system, a partition table or another signature, and destroy what is on it
-    #[arg(long, requires = "data")]
+    #[arg(long)]
     pub force: bool,
+    /// The volume's name in a cluster, if the command line has one.
+    #[arg(skip)]
+    pub name: Option<PathBuf>,
     /// Copies to keep of the record files, which hold names and maps: 1 or 2 [default: as the profile says]
     #[arg(long, value_name = "NUMBER", value_parser = copies)]
     pub copies: Option<Copies>,
@@ -83,7 +87,12 @@ pub struct MkfsArgs {
 
 /// Makes a volume.
 pub fn run(arguments: MkfsArgs) -> Outcome {
+    let arguments = in_cluster(arguments)?;
     let spec = spec(&arguments)?;
+    if let (Some(_), Some(parent)) = (&arguments.name, arguments.volume.parent()) {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(parent);
+        made.or_fail_doing(exit::FAILED, format!("cannot create the directory {}", shown(parent)))?;
+    }
     if let DataPlace::Device(device) = &spec.data {
         check_device(device)?;
     }
@@ -101,6 +110,17 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
         print_next_step(&arguments, &spec);
     }
     Ok(())
+}
+
+/// Puts the directory of a volume with a name in a cluster in the place of that name.
+fn in_cluster(arguments: MkfsArgs) -> Outcome<MkfsArgs> {
+    let Some(directory) = cluster_name::directory_of(&arguments.volume)? else { return Ok(arguments) };
+    if arguments.data.is_some() {
+        let name = shown(&arguments.volume);
+        return Err(Failure::new(exit::FAILED, format!("the blocks of {name} go where it says: leave out --data")));
+    }
+    let name = Some(arguments.volume);
+    Ok(MkfsArgs { volume: directory, data: name.clone(), name, ..arguments })
 }
 
 /// Confines this process to the device and the volume's directory, which it creates first. Does not touch a directory
@@ -207,7 +227,13 @@ fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
 
 /// Where the blocks go. Objects need a cluster, and the word that their user knows that they are an experiment.
 fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
-    let Some(data) = &arguments.data else { return Ok(DataPlace::File) };
+    let Some(data) = &arguments.data else {
+        let needing =
+            [("--conf", arguments.conf.is_some()), ("--id", arguments.id.is_some()), ("--force", arguments.force)];
+        let alone = needing.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
+        let refused = |option| Failure::new(exit::USAGE, format!("{option} is for a volume with --data"));
+        return alone.map_or(Ok(DataPlace::File), |option| Err(refused(option)));
+    };
     let address = data.to_str().filter(|text| ObjectAccess::is_meant(text));
     let Some(address) = address else {
         if arguments.conf.is_some() || arguments.id.is_some() {
@@ -277,9 +303,10 @@ fn random() -> io::Result<[u8; 64]> {
 }
 
 fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
-    let volume = shown(&arguments.volume);
+    let volume = shown(arguments.name.as_ref().unwrap_or(&arguments.volume));
     let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
-    let place = arguments.data.as_ref().map_or_else(String::new, |device| format!(" on {}", shown(device)));
+    let device = arguments.data.as_ref().filter(|_| arguments.name.is_none());
+    let place = device.map_or_else(String::new, |device| format!(" on {}", shown(device)));
     say!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
     if let Ok(taken) = bytes_taken(&arguments.volume) {
         let (taken, log) = (Size(taken), Size(spec.log_bytes));

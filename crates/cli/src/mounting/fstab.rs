@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::cluster_name;
 use super::mount_table::unescape;
 
 /// The default file of mount(8).
@@ -55,7 +56,10 @@ fn parse(line: &[u8]) -> Option<Entry> {
         return None;
     }
     let options = unescape(fields.next().unwrap_or(b"defaults"));
-    Some(Entry { volume: unescape(volume).into(), dir: unescape(dir).into(), options })
+    let volume = PathBuf::from(unescape(volume));
+    // A name that is wrong stays, and is no volume.
+    let directory = cluster_name::directory_of(&volume).ok().flatten();
+    Some(Entry { volume: directory.unwrap_or(volume), dir: unescape(dir).into(), options })
 }
 
 #[cfg(test)]

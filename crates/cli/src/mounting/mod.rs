@@ -1,5 +1,6 @@
 //! The mount table, mount options, and the process that mounts for the daemon.
 
+pub mod cluster_name;
 pub mod fstab;
 pub mod guard;
 pub mod hidden;

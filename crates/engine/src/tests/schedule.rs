@@ -100,6 +100,9 @@ const NOBODY: Roles = Roles {
     reclaimers: 0,
     workers: 0,
     takers: 0,
+    compressors: 0,
+    repackers: 0,
+    expanders: 0,
 };
 
 /// One writer frees the blocks that another shares in-line.
@@ -190,6 +193,24 @@ fn clones_meet_remaps_and_checkpoints() {
         let roles = Roles { writers: 1, cloners: 1, takers: 1, workers: 1, ..NOBODY };
         let shape = Shape { inline: Inline::Off, ..Shape::on_two_leaves() };
         run(shape, Roles { checkpointers: 1, releasers: 1, reclaimers: 1, ..roles }, random);
+    });
+}
+
+/// Packs get gaps by writes and are packed anew, while their fragments are read, rewritten and freed.
+#[test]
+fn packs_are_packed_anew_beside_reads_and_writes() {
+    explore(|random| {
+        let roles = Roles { writers: 2, readers: 1, compressors: 1, repackers: 1, ..NOBODY };
+        run(Shape::compressed(), Roles { checkpointers: 1, releasers: 1, ..roles }, random);
+    });
+}
+
+/// Fragments become blocks while they are read, rewritten, cloned and freed.
+#[test]
+fn fragments_are_expanded_beside_reads_and_writes() {
+    explore(|random| {
+        let roles = Roles { writers: 1, cutters: 1, readers: 1, expanders: 1, repackers: 1, ..NOBODY };
+        run(Shape::compressed(), Roles { committers: 1, releasers: 1, ..roles }, random);
     });
 }
 

@@ -30,12 +30,22 @@ const CUTS_MAX: usize = 3;
 /// What a file holds, block by block: 0 is a hole, anything else the content of that number.
 pub type Content = Vec<u64>;
 
+/// Contents with this bit shrink to a third.
+const SHRINKS: u64 = 1 << 62;
+/// Words of such a block that do not shrink. The others are zeros.
+const DENSE_WORDS: usize = 180;
+
 /// The first word of a block identifies its content, so that a reader can see whether it is whole. Number 0 is zeros.
 fn fill(block: &mut [u8], id: u64) {
     let mut words = Random::new(id);
     let (first, rest) = block.split_at_mut(8);
     first.copy_from_slice(&id.to_le_bytes());
-    rest.chunks_exact_mut(8).filter(|_| id > 0).for_each(|word| word.copy_from_slice(&words.word().to_le_bytes()));
+    let dense = match id {
+        0 => 0,
+        _ if id & SHRINKS != 0 => DENSE_WORDS,
+        _ => rest.len() / 8,
+    };
+    rest.chunks_exact_mut(8).take(dense).for_each(|word| word.copy_from_slice(&words.word().to_le_bytes()));
 }
 
 pub fn bytes_of(content: &[u64]) -> Vec<u8> {
@@ -50,7 +60,7 @@ pub fn content(random: &mut Random, blocks: u64) -> Content {
     let mut id = || match random.below(kinds) {
         1 => 0,
         2..=4 => 1 + random.below(COMMON),
-        _ => 1 << 40 | random.word(),
+        _ => (1 << 40 | random.word()) & !SHRINKS,
     };
     (0..blocks).map(|_| id()).collect()
 }
@@ -58,6 +68,12 @@ pub fn content(random: &mut Random, blocks: u64) -> Content {
 /// Contents that few files have alone, and none for long.
 pub fn shared_content(random: &mut Random, blocks: u64) -> Content {
     (0..blocks).map(|_| 1 + random.below(FEW)).collect()
+}
+
+/// Contents that shrink. Some are those of other files too.
+pub fn shrinking_content(random: &mut Random, blocks: u64) -> Content {
+    let mut id = || SHRINKS | if random.below(4) == 0 { random.below(COMMON) } else { random.word() >> 3 };
+    (0..blocks).map(|_| id()).collect()
 }
 
 /// Reads the first blocks of a file, which begins at block `first` of its map. Each must be one that was written.

@@ -9,7 +9,7 @@ use shuttle::thread;
 use super::model::{BLOCK, Content, bytes_of, note, note_gone};
 use super::volume::{Shape, SmallVolume};
 use crate::tests::fixture::Random;
-use crate::{BackgroundStep, Blocks, Change, Error, Lbn, Result};
+use crate::{BackgroundStep, Blocks, Change, Conversion, Error, Lbn, MapCursor, Result};
 
 /// Files of each thread that changes files.
 const FILES: usize = 2;
@@ -23,6 +23,10 @@ const FIRST_MAX: u64 = 3;
 const READ_BLOCKS: u64 = 6;
 /// Blocks that the worker visits in one turn.
 const REVISITED: u64 = 8;
+/// Blocks that it compresses, packs anew or expands in one turn.
+const PACKED: u64 = 64;
+/// Blocks of each file before the threads begin, where they are compressed.
+const FILLED: u64 = 6;
 
 /// How many threads there are of each kind.
 #[derive(Clone, Copy)]
@@ -47,6 +51,12 @@ pub struct Roles {
     pub workers: u64,
     /// Take the leaves that clones lack.
     pub takers: u64,
+    /// Compress.
+    pub compressors: u64,
+    /// Pack fragments anew.
+    pub repackers: u64,
+    /// Expand fragments.
+    pub expanders: u64,
 }
 
 /// The files of a thread's own, for those that have some.
@@ -57,8 +67,14 @@ type Role = fn(&SmallVolume, Own, &mut Random);
 pub fn run(shape: Shape, roles: Roles, mut random: Random) {
     let files = FILES * (roles.writers + roles.cutters + roles.cloners) as usize;
     let small = Arc::new(SmallVolume::new(shape, files, Random::new(random.word())));
+    if shape.is_compressed {
+        (0..files).for_each(|slot| fill(&small, slot, &mut random));
+        small.commit(0..files);
+        while small.volume.run(BackgroundStep::Compress { blocks_max: PACKED }).unwrap() {}
+        small.commit(0..files);
+    }
     // Those with files of their own come first.
-    let kinds: [(u64, Role); 10] = [
+    let kinds: [(u64, Role); 13] = [
         (roles.writers, write),
         (roles.cutters, cut),
         (roles.cloners, clone_lazily),
@@ -69,6 +85,9 @@ pub fn run(shape: Shape, roles: Roles, mut random: Random) {
         (roles.reclaimers, |small, _, _| reclaim(small)),
         (roles.workers, deduplicate),
         (roles.takers, take_leaves),
+        (roles.compressors, |small, _, _| step(small, BackgroundStep::Compress { blocks_max: PACKED })),
+        (roles.repackers, |small, _, _| step(small, BackgroundStep::Repack { blocks_max: PACKED })),
+        (roles.expanders, |small, _, _| expand(small)),
     ];
     let mut threads = Vec::new();
     for (count, role) in kinds {
@@ -249,6 +268,23 @@ fn reclaim(small: &SmallVolume) {
 
 fn take_leaves(small: &SmallVolume, _: Own, _: &mut Random) {
     small.volume.lazy_clones.step().unwrap();
+}
+
+/// Gives a file content before the threads begin.
+fn fill(small: &SmallVolume, slot: usize, random: &mut Random) {
+    let new = small.content(random, FILLED);
+    small.model.expect(slot, new.clone());
+    publish(small, slot, WRITE, 0..FILLED as usize, &new).unwrap();
+}
+
+fn step(small: &SmallVolume, step: BackgroundStep) {
+    small.volume.run(step).unwrap();
+}
+
+/// Expands a few fragments of all files.
+fn expand(small: &SmallVolume) {
+    let from = MapCursor { map: 0, leaf: 0 };
+    small.volume.converter.convert_portion(Conversion::Expand, None, from, PACKED).unwrap();
 }
 
 fn deduplicate(small: &SmallVolume, _: Own, random: &mut Random) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
+use oncefs_dedup::Compress;
 use shuttle::sync::mpsc;
 
-use super::model::{Content, Model, assert_clean, content, shared_content, take_all_leaves};
+use super::model::{Content, Model, assert_clean, content, shared_content, shrinking_content, take_all_leaves};
 use crate::background::committer::answer;
 use crate::device::{Device, Io};
 use crate::format::keys::LEAF_BLOCKS;
@@ -42,15 +43,27 @@ pub struct Shape {
     pub has_committer: bool,
     /// The block of a map at which its file begins.
     pub first: u64,
+    /// Whether blocks shrink, and are compressed before the threads begin.
+    pub is_compressed: bool,
 }
 
 impl Shape {
     /// Writes are staged and ride in the log.
     pub fn small() -> Self {
         let (inline, fingerprints) = (Inline::All, FingerprintMode::Eager);
-        let (has_two_levels, has_committer, shares_most) = (true, false, false);
+        let (has_two_levels, has_committer, shares_most, is_compressed) = (true, false, false, false);
         let (blocks, write_blocks_max, first) = (12, 3, 0);
-        Self { blocks, write_blocks_max, inline, fingerprints, shares_most, has_two_levels, has_committer, first }
+        Self {
+            blocks,
+            write_blocks_max,
+            inline,
+            fingerprints,
+            shares_most,
+            has_two_levels,
+            has_committer,
+            first,
+            is_compressed,
+        }
     }
 
     /// Files that lie on two leaves of their maps, and share some blocks more.
@@ -61,6 +74,11 @@ impl Shape {
     /// Small writes of few contents.
     pub fn sharing() -> Self {
         Self { shares_most: true, ..Self::small() }
+    }
+
+    /// Files in packs.
+    pub fn compressed() -> Self {
+        Self { blocks: 60, is_compressed: true, ..Self::small() }
     }
 
     /// Some writes go to the data area at once.
@@ -162,6 +180,7 @@ fn open(model: &Arc<Model>) -> Volume {
     let backend = Backend {
         data: scheduled(backend.data, false),
         table: scheduled(backend.table, false),
+        fragments: backend.fragments.map(|inner| scheduled(inner, false)),
         log: scheduled(backend.log, true),
         kv: Arc::new(Scheduled { inner: backend.kv, model: model.clone(), is_log: false }),
         ..backend
@@ -181,7 +200,8 @@ impl SmallVolume {
     /// An empty volume; `files` files without a block.
     pub fn new(shape: Shape, files: usize, random: Random) -> Self {
         let levels = if shape.has_two_levels { two_levels() } else { one_level() };
-        let settings = Settings { inline: shape.inline, fingerprints: shape.fingerprints, ..levels };
+        let compress = if shape.is_compressed { Compress::Later } else { Compress::Off };
+        let settings = Settings { inline: shape.inline, fingerprints: shape.fingerprints, compress, ..levels };
         let devices = Devices::new(Blocks(1 + KEPT_BACK + shape.blocks), settings);
         let model = Arc::new(Model::new(devices, shape.first, random));
         let volume = open(&model);
@@ -194,7 +214,11 @@ impl SmallVolume {
 
     /// What a writer writes next.
     pub fn content(&self, random: &mut Random, blocks: u64) -> Content {
-        if self.shape.shares_most { shared_content(random, blocks) } else { content(random, blocks) }
+        match self.shape {
+            Shape { is_compressed: true, .. } => shrinking_content(random, blocks),
+            Shape { shares_most: true, .. } => shared_content(random, blocks),
+            _ => content(random, blocks),
+        }
     }
 
     /// A map id that no file had.

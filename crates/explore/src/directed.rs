@@ -38,6 +38,7 @@ pub fn all() -> Vec<(&'static str, Vec<Operation>)> {
         ("full-of-promises", full_of_promises()),
         ("full-of-clones", full_of_clones()),
         ("leave", leave()),
+        ("many-names", many_names()),
     ]
 }
 
@@ -519,4 +520,20 @@ fn leave() -> Vec<Operation> {
         Background(BackgroundStep::LeaveCleanly),
         Background(BackgroundStep::LeaveCleanly),
     ]
+}
+
+/// Names and copies of trees come and go, with a checkpoint in between, so that records in objects fill ranges, split
+/// them, move between them and leave some empty.
+fn many_names() -> Vec<Operation> {
+    const NAMES: [&str; 12] =
+        ["A/n0", "A/n1", "A/n2", "A/n3", "A/n4", "A/n5", "B/n0", "B/n1", "B/n2", "B/n3", "B/n4", "B/n5"];
+    let checkpoint = || Background(BackgroundStep::Checkpoint);
+    let mut all: Vec<Operation> = NAMES.into_iter().map(Create).collect();
+    all.extend([Write("A/n0", 0, Content::from(500, 3 * BLOCK)), checkpoint()]);
+    all.extend([Link("A/n0", "B/linked"), Rename("A/n1", "B/moved", RenameMode::Replace), CloneTree("A", "copied")]);
+    all.extend([Rename("B/n1", "A/n2", RenameMode::Exchange), SetXattr("A/n3", "user.a", 300), checkpoint()]);
+    all.extend([Rename("A/n3", "B/n3", RenameMode::Replace), Unlink("A/n0"), SnapshotTree("B", "kept"), checkpoint()]);
+    all.extend(["A/n2", "A/n4", "A/n5", "B/n0", "B/n2", "B/n4", "B/n5", "B/moved"].into_iter().map(Unlink));
+    all.extend([Close, RemoveSnapshot("kept"), Exhaust(BackgroundStep::Reclaim), checkpoint()]);
+    all
 }

@@ -32,6 +32,17 @@ pub enum Effect {
     Batch(Arc<Vec<Put>>),
     /// All batches before are durable.
     FlushRecords,
+    /// An object with records was changed, as a whole.
+    Keys {
+        /// The object.
+        object: Arc<str>,
+        /// The number of the change.
+        number: u64,
+        /// What it made of the sorted state on the tape.
+        puts: Arc<Vec<Put>>,
+    },
+    /// The changes of an object up to this number are durable.
+    KeysDurable(Arc<str>, u64),
     /// The medium lost the content of a page of the data area.
     Rot(u64),
     /// Nothing reached a device: a step of the program began or ended.
@@ -45,6 +56,8 @@ impl fmt::Display for Effect {
             Effect::Grow(_, len) => write!(f, "{len} bytes"),
             Effect::Rot(page) => write!(f, "page {page}"),
             Effect::Batch(batch) => write!(f, "{} records", batch.len()),
+            Effect::Keys { object, puts, .. } => write!(f, "{} keys of {object}", puts.len()),
+            Effect::KeysDurable(object, _) => write!(f, "{object}"),
             Effect::Flush(_) | Effect::FlushRecords | Effect::Mark(_) => Ok(()),
         }
     }

@@ -6,6 +6,7 @@ pub mod effect;
 pub mod explore;
 pub mod image;
 pub mod judge;
+mod keyed_objects;
 pub mod live;
 pub mod medium;
 pub mod model;

@@ -9,7 +9,8 @@ use oncefs_engine::{BackgroundStep, Blocks, Committer, OpenOptions, Profile, Sto
 use oncefs_fs::{AtimePolicy, Clock, FileKind, FileSystem, Ino, NamePlaces, Options, Timestamp};
 
 use crate::image::{DeviceImage, Images, Part};
-use crate::medium::backend;
+use crate::keyed_objects;
+use crate::medium::{Places, VOLUME_ID, backend};
 use crate::model::{Model, Reference};
 use crate::operation::Path;
 use crate::point::Doing;
@@ -60,6 +61,8 @@ pub struct Setup {
     pub is_nearly_full: bool,
     /// Size of the objects in which data area and block table lie. None: they are files.
     pub object_bytes: Option<u64>,
+    /// Most keys of the objects in which the records lie. None: they are in another store.
+    pub record_keys_max: Option<u64>,
     /// The directed workloads that run on it. Empty: all.
     pub directed: &'static [&'static str],
 }
@@ -68,6 +71,11 @@ impl Setup {
     fn options(&self) -> OpenOptions {
         let settings = self.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         OpenOptions { profile: Some(self.profile), settings, ..OpenOptions::new(MEMORY_BYTES) }
+    }
+
+    fn places(&self) -> Places {
+        let Self { log_bytes, object_bytes, record_keys_max, .. } = *self;
+        Places { log_bytes, object_bytes, record_keys_max }
     }
 
     /// The parts of an empty volume: zeros.
@@ -83,7 +91,7 @@ impl Setup {
     /// Opens only the store of a tape, because its names may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
         let driver = TestHooks { committer, gated_leaves_max: Some(self.gated_leaves_max) };
-        Store::open_driven(backend(tape, self.log_bytes, self.object_bytes), &self.options(), driver)
+        Store::open_driven(backend(tape, self.places())?, &self.options(), driver)
     }
 
     /// Opens the store and the file system of a tape.
@@ -106,8 +114,11 @@ impl Setup {
     /// An empty file system and its model.
     pub fn make(&self) -> oncefs_fs::Result<(Images, Model)> {
         let tape = Tape::new(self.blank(), false);
-        Store::format_on(&backend(&tape, self.log_bytes, self.object_bytes), self.data)?;
-        let store = Store::open_on(backend(&tape, self.log_bytes, self.object_bytes), &self.options())?;
+        if self.record_keys_max.is_some() {
+            keyed_objects::create(&tape, VOLUME_ID)?;
+        }
+        Store::format_on(&backend(&tape, self.places())?, self.data)?;
+        let store = Store::open_on(backend(&tape, self.places())?, &self.options())?;
         FileSystem::format_with(&store, &StepClock::default(), self.names.unwrap_or_default())?;
         Ok((tape.images(), Model { reference: Reference::new(), reads: BTreeMap::new(), data_blocks: self.data.0 }))
     }

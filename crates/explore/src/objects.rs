@@ -77,7 +77,9 @@ impl Objects for TapeObjects {
                 let header = ImageHeader::decode(bytes, object).expect("the device wrote it");
                 self.tape.grow(self.part, header.len);
             }
-            Change::Create { .. } | Change::SetAttribute { .. } => panic!("the device makes no {object}"),
+            Change::Create { .. } | Change::SetAttribute { .. } | Change::Keys { .. } => {
+                panic!("the device makes no {object}")
+            }
         }
         Box::new(Made)
     }

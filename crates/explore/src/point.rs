@@ -115,8 +115,8 @@ impl Point {
             Effect::Flush(part) => Last::Flushed(part),
             Effect::Grow(part, _) => Last::Grown(part),
             Effect::Rot(_) => Last::Rotted,
-            Effect::Batch(_) => Last::BatchWritten,
-            Effect::FlushRecords => Last::RecordsFlushed,
+            Effect::Batch(_) | Effect::Keys { .. } => Last::BatchWritten,
+            Effect::FlushRecords | Effect::KeysDurable(..) => Last::RecordsFlushed,
             Effect::Mark(what) => Last::Marked(what),
         };
         Self { doing, last }

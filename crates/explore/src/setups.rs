@@ -26,6 +26,7 @@ pub const ONE_LEVEL: Setup = Setup {
     has_short_work: true,
     is_nearly_full: false,
     object_bytes: None,
+    record_keys_max: None,
     directed: &[],
 };
 
@@ -49,6 +50,7 @@ pub const TWO_LEVELS: Setup = Setup {
     has_short_work: true,
     is_nearly_full: false,
     object_bytes: None,
+    record_keys_max: None,
     directed: &[],
 };
 
@@ -164,6 +166,15 @@ pub const OBJECTS: Setup = Setup {
     ..COMPRESSED
 };
 
+/// As in objects, and the records too: few in each object, so that ranges are split while a checkpoint writes them, and a
+/// checkpoint reaches many objects.
+pub const RECORDS_IN_OBJECTS: Setup = Setup {
+    name: "records-in-objects",
+    record_keys_max: Some(12),
+    directed: &["in-line", "compress", "grow", "reuse", "clone", "lazy-clone", "leave", "many-names"],
+    ..OBJECTS
+};
+
 /// As compressed, and large writes are compressed at once.
 pub const COMPRESSED_IN_LINE: Setup = Setup {
     name: "compressed-in-line",
@@ -180,7 +191,7 @@ pub const COMPRESSED_IN_LINE: Setup = Setup {
     ..COMPRESSED
 };
 
-static ALL: [Setup; 12] = [
+static ALL: [Setup; 13] = [
     ONE_LEVEL,
     TWO_LEVELS,
     LONG_LOG,
@@ -192,6 +203,7 @@ static ALL: [Setup; 12] = [
     CROWDED_NAMES,
     COMPRESSED,
     OBJECTS,
+    RECORDS_IN_OBJECTS,
     COMPRESSED_IN_LINE,
 ];
 

@@ -4,8 +4,11 @@
 //! For each prefix: (a) all writes, as when the process dies; (b) none, as when the power fails; (c) all except one;
 //! (d) one alone; (e) the last write torn between sectors, and in seeded sets of sectors, because a disk writes sectors
 //! in any order; (f) seeded sets of writes of all devices, torn or whole; (g) every set, if there are few writes. Each
-//! of these comes with every prefix of the sorted state's unflushed batches.
+//! of these comes with every prefix of the sorted state's unflushed batches. If the records lie in objects, it comes with
+//! all and none of their changes, every number of changes of one object with all and with none of the others, and seeded
+//! numbers.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::str::FromStr;
@@ -106,6 +109,23 @@ struct Moment {
     durable: Images,
     pending: Vec<Pending>,
     batches: Vec<Arc<Vec<Put>>>,
+    changes: Vec<ObjectChange>,
+}
+
+/// A change of an object with records that was not awaited.
+struct ObjectChange {
+    object: Arc<str>,
+    number: u64,
+    puts: Arc<Vec<Put>>,
+}
+
+/// The part of the sorted state's pending changes that arrived.
+#[derive(Clone)]
+enum Arrived {
+    /// So many batches.
+    Batches(usize),
+    /// So many changes of each object, in the order of their names.
+    Changes(Arc<[usize]>),
 }
 
 /// Visits every state in order, until `visit` breaks. With `only`, that state alone is built.
@@ -117,7 +137,7 @@ pub fn for_each_state(
     only: Option<StateId>,
     visit: &mut dyn FnMut(Crash) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let mut moment = Moment { durable: base.clone(), pending: Vec::new(), batches: Vec::new() };
+    let mut moment = Moment { durable: base.clone(), pending: Vec::new(), batches: Vec::new(), changes: Vec::new() };
     for (at, step) in recorded.iter().enumerate() {
         let prefix = at + 1;
         moment.take(&step.effect);
@@ -127,13 +147,13 @@ pub fn for_each_state(
         let mut random = Random::new(seed ^ (prefix as u64).wrapping_mul(0x2545_f491_4f6c_dd1d));
         let is_write = matches!(step.effect, Effect::Write { .. });
         let choices = moment.choices(is_write, effort, &mut random);
-        for (choice, (kept, batches)) in choices.iter().enumerate() {
+        for (choice, (kept, arrived)) in choices.iter().enumerate() {
             let id = StateId { prefix, choice };
             if only.is_some_and(|only| only != id) {
                 continue;
             }
             let point = Point::after(step.doing, &step.effect);
-            let images = moment.images(kept, *batches);
+            let images = moment.images(kept, arrived);
             visit(Crash { id, images, allowed: step.allowed, point })?;
         }
     }
@@ -155,25 +175,75 @@ impl Moment {
             Effect::Rot(page) => self.durable.device_mut(Part::Data).rot(*page),
             Effect::Batch(batch) => self.batches.push(batch.clone()),
             Effect::FlushRecords => self.batches.drain(..).for_each(|batch| self.durable.records.apply(&batch)),
+            Effect::Keys { object, number, puts } => {
+                self.changes.push(ObjectChange { object: object.clone(), number: *number, puts: puts.clone() });
+            }
+            Effect::KeysDurable(object, number) => {
+                let is_durable = |change: &mut ObjectChange| change.object == *object && change.number <= *number;
+                for change in self.changes.extract_if(.., is_durable) {
+                    self.durable.records.apply(&change.puts);
+                }
+            }
             Effect::Mark(_) => {}
         }
     }
 
-    fn images(&self, kept: &[Kept], batches: usize) -> Images {
+    /// How many changes of each object are pending.
+    fn pending_of_objects(&self) -> BTreeMap<&str, usize> {
+        let mut counts = BTreeMap::new();
+        self.changes.iter().for_each(|change| *counts.entry(&*change.object).or_default() += 1);
+        counts
+    }
+
+    /// The choices of arrived changes of the sorted state. All and none come first.
+    fn records(&self, effort: Effort, random: &mut Random) -> Vec<Arrived> {
+        if self.changes.is_empty() {
+            return (0..=self.batches.len()).rev().map(Arrived::Batches).collect();
+        }
+        let whole: Vec<usize> = self.pending_of_objects().into_values().collect();
+        let mut all = vec![whole.clone(), vec![0; whole.len()]];
+        for one in singles(whole.len(), effort.singles_max, random) {
+            for kept in 0..=whole[one] {
+                for others in [&whole, &vec![0; whole.len()]] {
+                    let mut counts = others.clone();
+                    counts[one] = kept;
+                    all.push(counts);
+                }
+            }
+        }
+        let mut seeded = || whole.iter().map(|count| random.below(*count as u64 + 1) as usize).collect();
+        all.extend((0..effort.sets).map(|_| seeded()));
+        all.into_iter().map(|counts| Arrived::Changes(counts.into())).collect()
+    }
+
+    fn images(&self, kept: &[Kept], arrived: &Arrived) -> Images {
         let mut images = self.durable.clone();
         self.pending.iter().zip(kept).for_each(|(write, kept)| apply(&mut images, write, kept));
-        self.batches[..batches].iter().for_each(|batch| images.records.apply(batch));
+        match arrived {
+            Arrived::Batches(count) => self.batches[..*count].iter().for_each(|batch| images.records.apply(batch)),
+            Arrived::Changes(counts) => {
+                let mut left: BTreeMap<&str, usize> =
+                    self.pending_of_objects().into_keys().zip(counts.iter().copied()).collect();
+                for change in &self.changes {
+                    let left = left.entry(&*change.object).or_default();
+                    if *left > 0 {
+                        *left -= 1;
+                        images.records.apply(&change.puts);
+                    }
+                }
+            }
+        }
         images
     }
 
-    /// The choices of arrived data: the part of each pending write, and the number of batches.
-    fn choices(&self, is_write: bool, effort: Effort, random: &mut Random) -> Vec<(Vec<Kept>, usize)> {
+    /// The choices of arrived data: the part of each pending write, and that of the sorted state's changes.
+    fn choices(&self, is_write: bool, effort: Effort, random: &mut Random) -> Vec<(Vec<Kept>, Arrived)> {
         let sets = self.sets(is_write, effort, random);
-        let batches = self.batches.len();
-        let all = sets.iter().flat_map(|set| (0..=batches).rev().map(move |batches| (set.clone(), batches)));
-        let mut all: Vec<(Vec<Kept>, usize)> = all.collect();
+        let records = self.records(effort, random);
+        let all = sets.iter().flat_map(|set| records.iter().map(move |arrived| (set.clone(), arrived.clone())));
+        let mut all: Vec<(Vec<Kept>, Arrived)> = all.collect();
         // The first choices, with all writes or none, always stay.
-        let always = (2 * (batches + 1)).min(effort.states_max);
+        let always = (2 * records.len()).min(effort.states_max);
         while all.len() > effort.states_max {
             let out = always + random.below((all.len() - always) as u64) as usize;
             all.swap_remove(out);
@@ -345,5 +415,19 @@ mod tests {
         let batch = |key| Effect::Batch(Arc::new(vec![(vec![key], Some(vec![1])), (vec![key, 1], Some(vec![1]))]));
         let found = left(vec![batch(1), Effect::FlushRecords, batch(2), batch(3)]);
         assert_eq!(found.iter().map(|(_, _, records)| *records).collect::<Vec<_>>(), [2, 4, 6]);
+    }
+
+    #[test]
+    fn of_unawaited_changes_of_objects_any_number_of_each_may_be_there() {
+        let change = |object: &str, number, key: u8| Effect::Keys {
+            object: object.into(),
+            number,
+            puts: Arc::new(vec![(vec![key], Some(vec![1])), (vec![key, 1], Some(vec![1]))]),
+        };
+        let durable = Effect::KeysDurable("a".into(), 1);
+        let found = left(vec![change("a", 1, 1), durable, change("a", 2, 2), change("b", 3, 3)]);
+        assert_eq!(found.iter().map(|(_, _, records)| *records).collect::<Vec<_>>(), [2, 4, 6]);
+        let found = left(vec![change("a", 1, 1), change("b", 2, 2), Effect::KeysDurable("b".into(), 2)]);
+        assert_eq!(found.iter().map(|(_, _, records)| *records).collect::<Vec<_>>(), [2, 4]);
     }
 }

@@ -5,6 +5,7 @@
 //! any sectors may. RocksDB is stricter: after a crash it is at some batch boundary since its last flush. Growing is
 //! durable on return.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
@@ -61,6 +62,8 @@ struct Inner {
     recorded: Option<Vec<Recorded>>,
     doing: Doing,
     allowed: Allowed,
+    /// Changes of objects with records so far.
+    object_changes: u64,
 }
 
 /// The parts of a volume in memory, and the record of their changes.
@@ -70,7 +73,13 @@ impl Tape {
     /// Begins with the contents of the parts. `records`: keeps all steps, otherwise only the result.
     pub fn new(images: Images, records: bool) -> Arc<Self> {
         let recorded = records.then(Vec::new);
-        Arc::new(Self(Mutex::new(Inner { images, recorded, doing: Doing::Recover, allowed: Allowed::default() })))
+        Arc::new(Self(Mutex::new(Inner {
+            images,
+            recorded,
+            doing: Doing::Recover,
+            allowed: Allowed::default(),
+            object_changes: 0,
+        })))
     }
 
     /// Sets the program's activity from here on.
@@ -147,6 +156,26 @@ impl Tape {
     /// Ends the recording.
     pub fn take(&self) -> Vec<Recorded> {
         self.0.lock().recorded.take().unwrap_or_default()
+    }
+
+    /// Looks at the sorted state.
+    pub(crate) fn with_records<T>(&self, look: impl FnOnce(&BTreeMap<Vec<u8>, Vec<u8>>) -> T) -> T {
+        look(self.0.lock().images.records.records())
+    }
+
+    /// Changes an object with records. Returns the number of the change.
+    pub(crate) fn change_object(&self, object: &Arc<str>, puts: Vec<Put>) -> u64 {
+        let mut inner = self.0.lock();
+        inner.object_changes += 1;
+        let number = inner.object_changes;
+        inner.images.records.apply(&puts);
+        inner.note(Effect::Keys { object: object.clone(), number, puts: Arc::new(puts) });
+        number
+    }
+
+    /// The changes of an object up to this one are durable.
+    pub(crate) fn land(&self, object: &Arc<str>, number: u64) {
+        self.0.lock().note(Effect::KeysDurable(object.clone(), number));
     }
 
     /// A part as a disk has it.

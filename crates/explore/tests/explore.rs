@@ -152,6 +152,35 @@ fn a_volume_in_objects_survives_the_loss_of_any_part_of_a_request() {
 }
 
 #[test]
+fn records_in_objects_survive_a_checkpoint_that_stops_between_any_two_of_them() {
+    survive(&["records-in-objects/directed:many-names", "records-in-objects/directed:leave"]);
+}
+
+#[test]
+fn a_clone_with_records_in_objects_is_whole_or_absent_whatever_objects_have_its_parts() {
+    survive(&["records-in-objects/directed:lazy-clone", "records-in-objects/directed:compress"]);
+}
+
+#[test]
+fn a_checkpoint_record_that_comes_before_the_others_is_found_out() {
+    let base = Base::make(setups::named("records-in-objects").unwrap()).unwrap();
+    let workload = Workload::named("directed:many-names").unwrap();
+    // The first object has the checkpoint record. The others do not keep what was awaited.
+    let first = oncefs_engine::format::records_index::object(0);
+    let recording = workload.run(&base).unwrap();
+    let lies = |step: Recorded| match &step.effect {
+        Effect::KeysDurable(object, _) if **object != *first && object.contains('.') => {
+            Recorded { effect: Effect::Mark("awaiting ignored"), ..step }
+        }
+        _ => step,
+    };
+    let recording = Recording { steps: recording.steps.into_iter().map(lies).collect(), ..recording };
+    let explorer = Explorer::default();
+    explorer.explore_recording(base.setup, "liar".to_owned(), &recording, workload.effort);
+    assert!(!explorer.failures().is_empty(), "{} states were survived", explorer.distinct());
+}
+
+#[test]
 fn expanded_files_keep_their_content_after_every_crash() {
     let explorer = survive(&["compressed/directed:expand"]);
     let points = POINTS.iter().filter(|point| point.contains("expand,")).copied().collect::<Vec<_>>();

@@ -1,6 +1,7 @@
 //! How a cluster is reached and where a volume's objects lie: `rados://POOL/NAME`, a configuration file and a user.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use crate::{Error, Result};
@@ -9,6 +10,8 @@ use crate::{Error, Result};
 const SCHEME: &str = "rados://";
 const CONF_DEFAULT: &str = "/etc/ceph/ceph.conf";
 const ID_DEFAULT: &str = "admin";
+/// How many records an object may have. Ceph warns at 200,000 keys.
+const RECORD_KEYS: RangeInclusive<u64> = 16..=200_000;
 /// Longest name of a pool, namespace or user.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -23,6 +26,8 @@ pub struct Access {
     pub id: String,
     /// The cluster's configuration file.
     pub conf: PathBuf,
+    /// Most records of an object, if a volume's records lie there too. None: they lie elsewhere.
+    pub record_keys_max: Option<u64>,
 }
 
 impl Access {
@@ -31,7 +36,7 @@ impl Access {
         text.starts_with(SCHEME)
     }
 
-    /// Reads `rados://POOL/NAME`, with `?id=USER&conf=FILE` if these are not the defaults.
+    /// Reads `rados://POOL/NAME`, with `?id=USER&records=NUMBER&conf=FILE` as far as these are not the defaults.
     ///
     /// # Errors
     ///
@@ -45,21 +50,39 @@ impl Access {
             Some((before, conf)) => (before.trim_end_matches('&'), conf),
             None => (parameters, CONF_DEFAULT),
         };
-        let id = match parameters {
-            "" => ID_DEFAULT,
-            parameters => parameters.strip_prefix("id=").ok_or_else(wrong)?,
-        };
+        let (mut id, mut record_keys_max) = (ID_DEFAULT, None);
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter.split_once('=') {
+                Some(("id", user)) => id = user,
+                Some(("records", keys)) => record_keys_max = Some(Self::record_keys(keys)?),
+                _ => return Err(wrong()),
+            }
+        }
         [pool, namespace, id].into_iter().try_for_each(check_name)?;
         let own = str::to_owned;
-        Ok(Self { pool: own(pool), namespace: own(namespace), id: own(id), conf: conf.into() })
+        Ok(Self { pool: own(pool), namespace: own(namespace), id: own(id), conf: conf.into(), record_keys_max })
+    }
+
+    /// Reads how many records an object may have.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`]: it is no number, too small or too large.
+    pub fn record_keys(text: &str) -> Result<u64> {
+        let keys = text.parse().ok().filter(|keys| RECORD_KEYS.contains(keys));
+        let (least, most) = RECORD_KEYS.into_inner();
+        keys.ok_or_else(|| {
+            Error::Config(format!("{text} is no number of records of an object: give {least} to {most}"))
+        })
     }
 }
 
 impl fmt::Display for Access {
     /// The form that [`Access::parse`] reads. The path comes last, because it may have any characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool, namespace, id, conf } = self;
-        write!(f, "{SCHEME}{pool}/{namespace}?id={id}&conf={}", conf.display())
+        let Self { pool, namespace, id, conf, record_keys_max } = self;
+        let records = record_keys_max.map_or_else(String::new, |keys| format!("&records={keys}"));
+        write!(f, "{SCHEME}{pool}/{namespace}?id={id}{records}&conf={}", conf.display())
     }
 }
 
@@ -83,14 +106,26 @@ mod tests {
         let short = Access::parse("rados://data/vol7").unwrap();
         assert_eq!((&short.pool[..], &short.namespace[..], &short.id[..]), ("data", "vol7", "admin"));
         assert_eq!(short.conf.to_str(), Some("/etc/ceph/ceph.conf"));
+        assert_eq!(Access::parse(&short.to_string()).unwrap(), short);
         let long = Access { id: "oncefs".to_owned(), conf: "/srv/a?b&conf=c".into(), ..short };
         assert_eq!(Access::parse(&long.to_string()).unwrap(), long);
+        let with_records = Access { record_keys_max: Some(100_000), ..long };
+        assert_eq!(Access::parse(&with_records.to_string()).unwrap(), with_records);
+        assert!(with_records.to_string().contains("?id=oncefs&records=100000&conf="), "{with_records}");
     }
 
     #[test]
     fn what_is_no_address_is_refused_with_the_form() {
-        for text in ["rados://", "rados://pool", "rados://pool/a/b", "rados:///x", "rados://p/x?key=1", "/dev/sda", ""]
-        {
+        for text in [
+            "rados://",
+            "rados://pool",
+            "rados://pool/a/b",
+            "rados:///x",
+            "rados://p/x?key=1",
+            "/dev/sda",
+            "",
+            "rados://p/x?records=3",
+        ] {
             assert!(matches!(Access::parse(text), Err(Error::Config(_))), "{text}");
         }
         assert!(Access::is_meant("rados://p/x") && !Access::is_meant("/dev/rados"));

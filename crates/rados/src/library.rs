@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// The name that the dynamic linker looks for.
 const NAME: &str = "librados.so.2";
 
-/// A connection, an I/O context, a completion, a write operation or a list. librados owns what it points to.
+/// A connection, an I/O context, a completion, an operation, a list or the pairs of a read. librados owns what it points to.
 pub type Handle = *mut c_void;
 /// Called by a thread of librados when an operation is done: the completion, and the caller's argument.
 pub type Callback = unsafe extern "C" fn(Handle, *mut c_void);
@@ -71,6 +71,16 @@ functions! {
     rados_write_op_write_full(Handle, *const c_char, usize);
     rados_write_op_zero(Handle, u64, u64);
     rados_write_op_remove(Handle);
+    rados_write_op_omap_set2(Handle, *const *const c_char, *const *const c_char, *const usize, *const usize, usize);
+    rados_write_op_omap_rm_keys2(Handle, *const *const c_char, *const usize, usize);
+    rados_write_op_omap_rm_range2(Handle, *const c_char, usize, *const c_char, usize);
+    rados_create_read_op() -> Handle;
+    rados_release_read_op(Handle);
+    rados_read_op_omap_get_vals2(Handle, *const c_char, *const c_char, u64, *mut Handle, *mut u8, *mut c_int);
+    rados_read_op_omap_get_vals_by_keys2(Handle, *const *const c_char, usize, *const usize, *mut Handle, *mut c_int);
+    rados_aio_read_op_operate(Handle, Handle, Handle, *const c_char, c_int) -> c_int;
+    rados_omap_get_next2(Handle, *mut *mut c_char, *mut *mut c_char, *mut usize, *mut usize) -> c_int;
+    rados_omap_get_end(Handle);
     rados_aio_write_op_operate(Handle, Handle, Handle, *const c_char, *mut libc::time_t, c_int) -> c_int;
     rados_lock_exclusive(Handle, *const c_char, *const c_char, *const c_char, *const c_char, *mut libc::timeval, u8)
         -> c_int;

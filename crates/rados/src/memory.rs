@@ -6,12 +6,33 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::{Change, Error, Guard, Hold, Objects, Pending, Read, Result, WhenFull};
+use crate::{
+    Change, Error, Guard, Hold, KeyChange, KeyLookUp, KeyScan, KeyedObjects, Objects, Pending, Portion, Read, Result,
+    SCANNED_KEYS_MAX, WhenFull,
+};
 
 #[derive(Clone, Default)]
 struct Content {
     bytes: Vec<u8>,
     attributes: BTreeMap<String, Vec<u8>>,
+    keys: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Content {
+    /// What it takes of the pool, about.
+    fn len(&self) -> usize {
+        self.bytes.len() + self.keys.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
+    }
+
+    fn change_keys(&mut self, changes: &[KeyChange<'_>]) {
+        for change in changes {
+            match change {
+                KeyChange::Set { key, value } => drop(self.keys.insert(key.to_vec(), value.to_vec())),
+                KeyChange::Remove { key } => drop(self.keys.remove(*key)),
+                KeyChange::RemoveRange { from, to } => self.keys.retain(|key, _| key[..] < **from || key[..] >= **to),
+            }
+        }
+    }
 }
 
 /// None: the object is missing.
@@ -90,7 +111,7 @@ impl Inner {
             }
         }
         let after = changed(name, before.as_deref(), change)?;
-        let len = |state: Option<&Content>| state.map_or(0, |content| content.bytes.len() + 1);
+        let len = |state: Option<&Content>| state.map_or(0, |content| content.len() + 1);
         if self.is_full && full == WhenFull::Fails && len(after.as_ref()) > len(before.as_deref()) {
             return Err(Error::Full);
         }
@@ -124,6 +145,17 @@ fn changed(name: &str, before: Option<&Content>, change: Change<'_>) -> Result<O
         }
         Change::Remove if before.is_none() => return Err(Error::NotFound(name.to_owned())),
         Change::Remove => None,
+        Change::Keys { changes, .. }
+            if before.is_none() && !changes.iter().any(|c| matches!(c, KeyChange::Set { .. })) =>
+        {
+            return Err(Error::NotFound(name.to_owned()));
+        }
+        Change::Keys { changes, attribute } => {
+            let mut content = content();
+            content.change_keys(changes);
+            content.attributes.extend(attribute.map(|Guard { name, value }| (name.to_owned(), value.to_vec())));
+            Some(content)
+        }
         Change::SetAttribute { guard: Guard { name, value } } => {
             let mut content = content();
             content.attributes.insert(name.to_owned(), value.to_vec());
@@ -197,6 +229,38 @@ impl Objects for MemoryObjects {
 
     fn has_room(&self) -> Result<bool> {
         Ok(!self.0.lock().is_full)
+    }
+}
+
+impl Inner {
+    fn content(&self, object: &str) -> Result<Arc<Content>> {
+        let content = self.objects.get(object).and_then(|object| object.now().clone());
+        content.ok_or_else(|| Error::NotFound(object.to_owned()))
+    }
+}
+
+impl KeyedObjects for MemoryObjects {
+    fn scan_all(&self, scans: &mut [KeyScan<'_>]) {
+        let inner = self.0.lock();
+        for scan in scans {
+            scan.result = inner.content(&scan.object).map(|content| {
+                let mut rest = content.keys.range(scan.from.to_vec()..);
+                let limit = scan.limit.min(SCANNED_KEYS_MAX);
+                let pairs = rest.by_ref().take(limit).map(|(key, value)| (key.clone(), value.clone())).collect();
+                Portion { pairs, has_more: rest.next().is_some() }
+            });
+        }
+    }
+
+    fn look_up_all(&self, look_ups: &mut [KeyLookUp<'_>]) {
+        let inner = self.0.lock();
+        for look_up in look_ups {
+            look_up.result = inner.content(&look_up.object).map(|content| {
+                let mut keys = look_up.keys.clone();
+                keys.sort_unstable();
+                keys.iter().filter_map(|key| Some((key.to_vec(), content.keys.get(*key)?.clone()))).collect()
+            });
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! begin. A change is durable once it was awaited. Until then it may be lost, and changes of other objects may survive
 //! it. A read sees every change of its object that was awaited before.
 
+use crate::key_change::KeyChange;
 use crate::{Hold, Result};
 
 /// A read of one object. Bytes that the object does not have become zeros.
@@ -54,6 +55,14 @@ pub enum Change<'a> {
     },
     /// Removes the object. A missing one is an error of the awaited change.
     Remove,
+    /// Changes keys of the object. Makes the object if it is missing and keys are set; otherwise a missing one is an
+    /// error.
+    Keys {
+        /// The changes, in their order.
+        changes: &'a [KeyChange<'a>],
+        /// An attribute that is set with them.
+        attribute: Option<Guard<'a>>,
+    },
     /// Sets an attribute, by which other changes can be guarded.
     SetAttribute {
         /// Its name and value.

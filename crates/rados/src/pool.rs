@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::completion::Completion;
 use crate::context::Context;
+use crate::key_lists;
 use crate::library::{EQUAL, FULL_FORCE, FULL_TRY, Handle, Library, c_text};
 use crate::{Access, Change, Cluster, Error, Guard, Hold, Objects, Pending, Read, Result, WhenFull};
 
@@ -16,7 +17,7 @@ const PARALLEL: usize = 64;
 
 /// A namespace of a pool.
 #[derive(Clone)]
-pub struct Pool(Arc<Context>);
+pub struct Pool(pub(crate) Arc<Context>);
 
 impl Pool {
     /// The objects of an address, through a connection to its cluster.
@@ -70,6 +71,15 @@ impl Operation<'_> {
         }
     }
 
+    fn set(&self, Guard { name, value }: Guard<'_>) {
+        let name = c_text(name);
+        // SAFETY: the operation is valid; librados copies name and value.
+        unsafe {
+            let set = self.library.rados_write_op_setxattr;
+            set(self.handle, name.as_ptr(), value.as_ptr().cast(), value.len());
+        }
+    }
+
     /// Adds a change. Returns what it does, for messages.
     fn add(&self, change: Change<'_>) -> &'static str {
         let (library, handle) = (self.library, self.handle);
@@ -97,9 +107,13 @@ impl Operation<'_> {
                     (library.rados_write_op_remove)(handle);
                     "removing"
                 }
-                Change::SetAttribute { guard: Guard { name, value } } => {
-                    let name = c_text(name);
-                    (library.rados_write_op_setxattr)(handle, name.as_ptr(), value.as_ptr().cast(), value.len());
+                Change::Keys { changes, attribute } => {
+                    key_lists::add_changes(library, handle, changes);
+                    attribute.into_iter().for_each(|attribute| self.set(attribute));
+                    "changing keys of"
+                }
+                Change::SetAttribute { guard } => {
+                    self.set(guard);
                     "setting an attribute of"
                 }
             }

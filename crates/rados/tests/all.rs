@@ -2,4 +2,5 @@
 
 #![allow(clippy::unwrap_used, reason = "a step that fails is a test that fails, and the panic says where")]
 
+mod keys;
 mod objects;

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use oncefs_rados::{Access, Change, Cluster, Error, Guard, MemoryObjects, Objects, Pool, Read, WhenFull};
+use oncefs_rados::{Access, Change, Cluster, Error, Guard, KeyedObjects, MemoryObjects, Objects, Pool, Read, WhenFull};
 
 const EPOCH: Guard<'_> = Guard { name: "epoch", value: b"1" };
 
@@ -18,12 +18,13 @@ fn cluster(namespace: &str) -> Option<(Access, Pool)> {
         namespace: format!("test-{namespace}-{}", std::process::id()),
         id: "admin".to_owned(),
         conf: PathBuf::from(conf),
+        record_keys_max: None,
     };
     let pool = Pool::open(&Cluster::connect(&access).unwrap(), &access).unwrap();
     Some((access, pool))
 }
 
-fn on_both(name: &str, test: impl Fn(&dyn Objects)) {
+pub fn on_both(name: &str, test: impl Fn(&dyn KeyedObjects)) {
     test(&MemoryObjects::default());
     if let Some((_, pool)) = cluster(name) {
         test(&pool);
@@ -158,6 +159,7 @@ fn what_cannot_be_reached_is_told_apart() {
         namespace: "x".to_owned(),
         id: "admin".to_owned(),
         conf,
+        record_keys_max: None,
     };
     match Cluster::prepare(&access("oncefs", conf.clone())) {
         Err(Error::Library(why)) => println!("SKIPPED: there is no librados here: {why}"),

@@ -106,9 +106,14 @@ impl Mount {
 
     /// The same, with the blocks in objects at `address`, of the cluster that `conf` configures. Not mounted.
     pub fn in_objects(address: &str, conf: &Path, size: &str) -> Self {
+        Self::in_objects_with(address, conf, size, &[])
+    }
+
+    /// The same with more arguments of mkfs.
+    pub fn in_objects_with(address: &str, conf: &Path, size: &str, more: &[&str]) -> Self {
         let conf = conf.to_str().expect("a path in ASCII");
         let place = ["--experimental", "rados", "--data", address, "--conf", conf, "--size", size];
-        Self::made(&test_dir(), &[], &place)
+        Self::made(&test_dir(), &[], &[&place[..], more].concat())
     }
 
     fn made(parent: &Path, options: &[&str], mkfs_arguments: &[&str]) -> Self {

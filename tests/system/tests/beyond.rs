@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use oncefs_system_tests::{BLOCK, Mount, bytes, eventually, oncefs, run};
 
+mod records;
+
 const MIB: u64 = 1 << 20;
 
 /// A cluster, and the namespace of one test in it.

@@ -31,6 +31,9 @@ const LOG_SHARE_OF_DATA: u64 = 16;
 const LOG_BYTES_MIN: u64 = 8 << 20;
 const LOG_BYTES_MAX: u64 = 64 << 20;
 
+/// Most records of an object, unless said otherwise. Ceph warns at twice as many keys.
+const RECORD_KEYS_MAX: u64 = 100_000;
+
 /// The unit of `st_blocks`.
 const SECTOR: u64 = 512;
 
@@ -62,6 +65,11 @@ pub struct MkfsArgs {
     /// The user of the Ceph cluster, without "client." [default: admin]
     #[arg(long, value_name = "USER")]
     pub id: Option<String>,
+    /// rados: the records lie in objects beside the blocks, at most 100000 in each; rados:N: at most N (16 to 200000)
+    /// [default: in the volume's directory]
+    #[arg(long, value_name = "PLACE", requires = "data", value_parser = records_place)]
+    pub records: Option<u64>,
+
     /// Allow what is not finished: rados, blocks in objects of a Ceph cluster (docs/beyond.md)
     #[arg(long, value_name = "FEATURE", value_parser = ["rados"])]
     pub experimental: Vec<String>,
@@ -236,8 +244,8 @@ fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
     };
     let address = data.to_str().filter(|text| ObjectAccess::is_meant(text));
     let Some(address) = address else {
-        if arguments.conf.is_some() || arguments.id.is_some() {
-            return Err(Failure::new(exit::FAILED, "--conf and --id are for --data rados://POOL/NAME"));
+        if arguments.conf.is_some() || arguments.id.is_some() || arguments.records.is_some() {
+            return Err(Failure::new(exit::FAILED, "--conf, --id and --records are for --data rados://POOL/NAME"));
         }
         return std::path::absolute(data).map(DataPlace::Device).or_fail(exit::FAILED);
     };
@@ -251,7 +259,17 @@ fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
         access.conf = conf.canonicalize().or_fail_doing(exit::FAILED, shown(conf))?;
     }
     access.id = arguments.id.clone().unwrap_or(access.id);
+    access.record_keys_max = arguments.records.or(access.record_keys_max);
     Ok(DataPlace::Objects(access))
+}
+
+/// Most records of an object.
+fn records_place(value: &str) -> Result<u64, String> {
+    match value.split_once(':') {
+        None if value == "rados" => Ok(RECORD_KEYS_MAX),
+        Some(("rados", keys)) => ObjectAccess::record_keys(keys).map_err(|error| error.to_string()),
+        _ => Err("give rados or rados:N".to_owned()),
+    }
 }
 
 fn copies(value: &str) -> Result<Copies, String> {

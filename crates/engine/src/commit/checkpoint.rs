@@ -2,8 +2,9 @@
 //!
 //! The order, and what a crash leaves: everything up to a group is durable in the log before it is set apart; then (1)
 //! data that rode in the log is placed and flushed, (2) table pages are written and flushed, (3) records and leaves are
-//! written, with the checkpoint record last, and flushed. A crash before the end of (3) leaves the old checkpoint, and
-//! redo from the log repeats the partial work. A crash after it leaves the new one.
+//! written and flushed, and the checkpoint record after all others. A crash before the end of (3) leaves the old
+//! checkpoint with any of the new records, and redo from the log repeats the partial work: it sets each record and each
+//! leaf to what the new checkpoint has, whatever it finds. A crash after it leaves the new one.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -193,10 +194,11 @@ impl Commits {
                 self.write_batch(std::mem::take(&mut batch), std::mem::take(&mut batch_bytes))?;
             }
         }
+        if !batch.is_empty() {
+            self.write_batch(batch, batch_bytes)?;
+        }
         let checkpoint = Checkpoint { sequence: frozen.mark.sequence, log_at: frozen.mark.head, totals: frozen.totals };
-        batch.push((keys::checkpoint(), Some(checkpoint.encode(self.journal.volume_id()))));
-        self.write_batch(batch, batch_bytes)?;
-        self.stored.flush_records()
+        self.stored.seal_records((keys::checkpoint(), Some(checkpoint.encode(self.journal.volume_id()))))
     }
 
     fn write_batch(&self, batch: Vec<Put>, bytes: usize) -> Result<()> {

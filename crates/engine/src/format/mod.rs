@@ -25,6 +25,7 @@ pub mod page;
 pub mod pending_clone;
 pub mod record;
 pub mod record_list;
+pub mod records_index;
 pub mod superblock;
 pub mod varint;
 

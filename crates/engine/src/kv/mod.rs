@@ -12,6 +12,7 @@ mod manifest;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
 mod merge;
+pub mod omap;
 mod paths;
 mod proof;
 mod restore;
@@ -37,8 +38,10 @@ use crate::Result;
 /// A key with its new value; None removes the key.
 pub type Put = (Vec<u8>, Option<Vec<u8>>);
 
-/// The operations that oncefs needs from a key-value store. Everything written before a `flush` survives a crash. Later
-/// writes may survive or not, but each `write` as a whole.
+/// The operations that oncefs needs from a key-value store. Everything written before a `flush` survives a crash. Of
+/// later writes any records may survive, whatever the others do, also of one batch: RocksDB keeps the order of writes and
+/// each as a whole, and objects of a cluster keep neither. So a record that may only be there together with all others
+/// is written by `seal`.
 ///
 /// Errors: [`Error::Io`](crate::Error::Io), [`Error::NoSpace`](crate::Error::NoSpace) if the host is full, and
 /// [`Error::Corrupt`](crate::Error::Corrupt) if the store's files are damaged.
@@ -47,10 +50,20 @@ pub trait Kv: Send + Sync {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>>;
     /// Pairs with `from <= key < to`, in order, at most `limit`.
     fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
-    /// Applies a batch atomically.
+    /// The values of several keys, in their order.
+    fn get_all(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+    /// Applies a batch. Readers see each of its records at once, and need not see all at the same time.
     fn write(&self, batch: Vec<Put>) -> Result<()>;
     /// Makes everything written durable.
     fn flush(&self) -> Result<()>;
+    /// Makes everything written durable, and then this record. A crash never leaves it without all that was written
+    /// before. A store in which writes become durable in their order needs one flush for that.
+    fn seal(&self, last: Put) -> Result<()> {
+        self.write(vec![last])?;
+        self.flush()
+    }
     /// After damage in `write` or `flush`: restores damaged files from their copies. True: some were restored, and
     /// everything written since the last flush has to be written again.
     fn restore(&self) -> bool {

@@ -165,14 +165,14 @@ impl CheckpointStore {
         }
     }
 
-    /// Applies a batch of records as a whole. A flush makes it durable.
+    /// Applies a batch of records. Until they are sealed, a crash may leave any of them.
     pub fn write_records(&self, batch: Vec<Put>) -> Result<()> {
         self.kv.write(batch)
     }
 
-    /// Makes every record written durable.
-    pub fn flush_records(&self) -> Result<()> {
-        self.kv.flush()
+    /// Makes every record written durable, and then this one. See [`Kv::seal`].
+    pub fn seal_records(&self, last: Put) -> Result<()> {
+        self.kv.seal(last)
     }
 
     /// See [`Kv::restore`].

@@ -12,6 +12,7 @@ use crate::hash::Hasher;
 use crate::kv::copies::Place;
 use crate::kv::{Kv, RocksKv};
 use crate::volume::exclusive_lock::ExclusiveLock;
+use crate::volume::files::omap_terms;
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::{object_parts, superblock_file};
 use crate::{Copies, DataPlace, Error, Result};
@@ -24,10 +25,7 @@ pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
     let superblock = superblock_file::read(volume)?;
     let lock = volume.join("lock");
     let _alone = ExclusiveLock::of_volume(&lock, &volume.display().to_string())?;
-    let place = Place::of(volume, superblock.volume_id);
-    // Read-only: the number of copies that the volume keeps does not matter here.
-    let kv = RocksKv::open(place, Copies::One, RECORDS_BYTES, true)?;
-    let checkpoint = kv.get(&keys::checkpoint())?;
+    let checkpoint = stored_checkpoint(volume, &superblock)?;
     let checkpoint = checkpoint.and_then(|bytes| Checkpoint::decode(&bytes, superblock.volume_id));
     let checkpoint = checkpoint
         .ok_or_else(|| Error::corrupt("the checkpoint record", "it is missing or damaged: fsck --salvage"))?;
@@ -46,4 +44,15 @@ fn log_of(volume: &Path, superblock: &Superblock) -> Result<(Arc<dyn Device>, Op
     let path = volume.join("log");
     let log = FileDevice::open_direct(&path, true).map_err(|e| Error::io(format!("opening {}", path.display()), e))?;
     Ok((Arc::new(log), None))
+}
+
+/// The checkpoint record, from a record store that stays as it is.
+fn stored_checkpoint(volume: &Path, superblock: &Superblock) -> Result<Option<Vec<u8>>> {
+    if let (DataPlace::Objects(access), Some(terms)) = (&superblock.data, omap_terms(superblock, RECORDS_BYTES, true)) {
+        let parts = object_parts::open(access, volume, superblock.volume_id, false)?;
+        return parts.open_records(terms)?.get(&keys::checkpoint());
+    }
+    let place = Place::of(volume, superblock.volume_id);
+    // The number of copies that the volume keeps does not matter here.
+    RocksKv::open(place, Copies::One, RECORDS_BYTES, true)?.get(&keys::checkpoint())
 }

@@ -21,6 +21,7 @@ use crate::format::record::Totals;
 use crate::format::superblock::Superblock;
 use crate::format::{keys, label};
 use crate::kv::copies::Place;
+use crate::kv::omap::OmapTerms;
 use crate::kv::{Kv, RocksKv};
 use crate::pace::load::DeviceLoad;
 use crate::settings::values::Settings;
@@ -28,6 +29,7 @@ use crate::space::ballast::Ballast;
 use crate::space::host::Host;
 use crate::volume::backend::Backend;
 use crate::volume::exclusive_lock::ExclusiveLock;
+use crate::volume::object_parts::ObjectParts;
 pub use crate::volume::unfinished::OnSignature;
 use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, object_parts, ownership, superblock_file};
@@ -99,15 +101,12 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
     assert!((spec.log_bytes..=LOG_BYTES_MAX).contains(&log_bytes), "a log of {log_bytes} bytes");
     let encoded = superblock.encode()?;
     let mut unfinished = Unfinished::begin(volume, superblock.volume_id)?;
-    make_data(&paths, data, &superblock, on_signature, &mut unfinished)?;
-    if !matches!(superblock.data, DataPlace::Objects(_)) {
+    let objects = make_data(&paths, data, &superblock, on_signature, &mut unfinished)?;
+    if objects.is_none() {
         zero_file(&paths.part("log"), superblock.log_bytes)?;
     }
-    let records = paths.part("records");
-    RocksKv::create(&records)?;
-    let place = Place::of(volume, superblock.volume_id);
-    let kv = RocksKv::open(place, copies_of(&superblock), MAKING_BYTES_MAX, false)?;
-    write_first_checkpoint(&kv, data, superblock.volume_id)?;
+    let kv = make_records(&paths, &superblock, objects.as_ref())?;
+    write_first_checkpoint(&*kv, data, superblock.volume_id)?;
     drop(kv);
     Ballast::at(paths.part("ballast")).fill().map_err(|e| Error::io("making the ballast", e))?;
     new_file(&paths.part("lock"))?;
@@ -118,14 +117,33 @@ pub fn make(volume: &Path, spec: &VolumeSpec, random: [u8; 64], on_signature: On
     Ok(unfinished)
 }
 
-/// Makes the data area, with its label, and the block table; in objects, also the log.
+/// Makes an empty store of records, and opens it.
+fn make_records(paths: &Paths<'_>, superblock: &Superblock, objects: Option<&ObjectParts>) -> Result<Arc<dyn Kv>> {
+    if let (Some(parts), Some(terms)) = (objects, omap_terms(superblock, MAKING_BYTES_MAX, false)) {
+        parts.make_records(superblock.volume_id)?;
+        return Ok(Arc::new(parts.open_records(terms)?));
+    }
+    RocksKv::create(&paths.part("records"))?;
+    let place = Place::of(paths.volume, superblock.volume_id);
+    Ok(Arc::new(RocksKv::open(place, copies_of(superblock), MAKING_BYTES_MAX, false)?))
+}
+
+/// How the records are opened if they lie in objects. None: they lie in the volume's directory.
+pub fn omap_terms(superblock: &Superblock, cache_bytes_max: u64, read_only: bool) -> Option<OmapTerms> {
+    let DataPlace::Objects(access) = &superblock.data else { return None };
+    let volume_id = superblock.volume_id;
+    access.record_keys_max.map(|keys_max| OmapTerms { volume_id, cache_bytes_max, keys_max, read_only })
+}
+
+/// Makes the data area, with its label, and the block table; in objects, also the log. Returns the objects, if these
+/// parts are there.
 fn make_data(
     paths: &Paths<'_>,
     data: Blocks,
     superblock: &Superblock,
     on_signature: OnSignature,
     unfinished: &mut Unfinished,
-) -> Result<()> {
+) -> Result<Option<ObjectParts>> {
     let volume_id = superblock.volume_id;
     match &superblock.data {
         DataPlace::File => {
@@ -137,10 +155,12 @@ fn make_data(
         DataPlace::Objects(access) => {
             let parts = object_parts::make(access, data, superblock.log_bytes, volume_id, on_signature, unfinished)?;
             let written = parts.data.write_at(&label::encode(volume_id), 0).and_then(|()| parts.data.flush());
-            return written.map_err(|e| Error::io("labelling the data area", e));
+            written.map_err(|e| Error::io("labelling the data area", e))?;
+            return Ok(Some(parts));
         }
     }
-    sparse_file(&paths.part("table"), table_bytes(data))
+    sparse_file(&paths.part("table"), table_bytes(data))?;
+    Ok(None)
 }
 
 /// Makes an empty volume with `data` blocks on devices of zeros.
@@ -298,9 +318,13 @@ pub fn open(
         log::warn!("the blocks of {name} are on {} now, they were made on {}", data_path.display(), named.display());
     }
     let has_part = superblock.has_fragments || (compresses && !read_only);
+    let mut records_in_objects = None;
     let (data, table, fragments, host, log) = match &superblock.data {
         DataPlace::Objects(access) => {
             let parts = object_parts::open(access, volume, superblock.volume_id, options.stands_by)?;
+            if let Some(terms) = omap_terms(&superblock, kv_bytes_max, read_only) {
+                records_in_objects = Some(parts.open_records(terms)?);
+            }
             hold.add_objects(parts.hold);
             check_label(&*parts.data, &data_path, superblock.volume_id)?;
             (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)), parts.log)
@@ -330,7 +354,8 @@ pub fn open(
     };
     let records = paths.part("records");
     let place = Place::of(volume, superblock.volume_id);
-    if !records.is_dir() || (!records.join("CURRENT").exists() && place.list().is_none()) {
+    let are_here = records_in_objects.is_none();
+    if are_here && (!records.is_dir() || (!records.join("CURRENT").exists() && place.list().is_none())) {
         return Err(Error::corrupt(format!("the volume {name}"), format!("its part {} is missing", records.display())));
     }
     if !read_only {
@@ -338,7 +363,11 @@ pub fn open(
     }
     let ballast = Ballast::at(paths.part("ballast"));
     let open_records = || RocksKv::open(place.clone(), copies, kv_bytes_max, read_only);
-    let kv = Arc::new(if read_only { open_records()? } else { ballast.retry_releasing_reserve(open_records)? });
+    let kv: Arc<dyn Kv> = match records_in_objects {
+        Some(kv) => Arc::new(kv),
+        None if read_only => Arc::new(open_records()?),
+        None => Arc::new(ballast.retry_releasing_reserve(open_records)?),
+    };
     let advice = |name| if read_only { None } else { advice_file(&paths.part(name)) };
     let (hints, skipped) = (advice("hints"), advice("skipped"));
     let backend = Backend {

@@ -1,17 +1,18 @@
 //! The parts of a volume that lie in objects of a cluster: the data area, the block table with its pages of fragments,
-//! and the log. Records and all else stay in the volume's directory.
+//! the log, and the records if they were put there. All else stays in the volume's directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use oncefs_rados::{Change, Cluster, Hold, Objects, Pool};
+use oncefs_rados::{Change, Cluster, Hold, KeyedObjects, Objects, Pool};
 
 use crate::device::Device;
 use crate::format::head_record::HeadRecord;
 use crate::format::image::ImageHeader;
 use crate::format::page::table_bytes;
+use crate::kv::omap::{OmapKv, OmapTerms};
 use crate::objects::device::{OBJECT_BYTES, ObjectDevice};
 use crate::objects::epoch::Epoch;
 use crate::objects::head;
@@ -43,6 +44,20 @@ pub struct ObjectParts {
     pub room: Arc<ObjectRoom>,
     /// Held while the volume is open.
     pub hold: HeldObjects,
+    /// The objects themselves.
+    objects: Arc<dyn KeyedObjects>,
+}
+
+impl ObjectParts {
+    /// Makes an empty store of records.
+    pub fn make_records(&self, volume_id: [u8; 16]) -> Result<()> {
+        OmapKv::create(&*self.objects, volume_id)
+    }
+
+    /// Opens the store of records.
+    pub fn open_records(&self, terms: OmapTerms) -> Result<OmapKv> {
+        OmapKv::open(self.objects.clone(), self.room.clone(), terms)
+    }
 }
 
 /// Loads library, configuration and key. Returns the ports of the cluster.
@@ -105,7 +120,8 @@ fn place_of(volume: &Path) -> Result<String> {
     Ok(format!("{} (inode {inode})", path.display()))
 }
 
-fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], owner: String, hold: Hold) -> Result<ObjectParts> {
+fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], owner: String, hold: Hold) -> Result<ObjectParts> {
+    let objects: Arc<dyn Objects> = keyed.clone();
     let room = Arc::new(ObjectRoom::of(objects.clone()));
     let damaged = |name: &str, why: &str| Error::corrupt(format!("the image {name}"), why);
     let header_of = |name: &str| -> Result<Option<ImageHeader>> {
@@ -141,7 +157,7 @@ fn parts(objects: Arc<dyn Objects>, volume_id: [u8; 16], owner: String, hold: Ho
     let (data, table, fragments) = (data?, table?, fragments?);
     let devices = [&data, &table, &fragments].into_iter().chain(&log).cloned().collect();
     let hold = HeldObjects::new(hold, renewer, devices);
-    Ok(ObjectParts { data, table, fragments, log, room, hold })
+    Ok(ObjectParts { data, table, fragments, log, room, hold, objects: keyed })
 }
 
 /// Whether the objects were made by an attempt at the same volume.

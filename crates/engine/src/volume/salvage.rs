@@ -10,12 +10,13 @@ use crate::format::keys;
 use crate::format::superblock::Superblock;
 use crate::hash::Hasher;
 use crate::kv::copies::Place;
+use crate::kv::omap::OmapTerms;
 use crate::kv::{IsRecord, Kv, RocksKv, Salvaged, Terms};
 use crate::volume::exclusive_lock::ExclusiveLock;
-use crate::volume::files::{check_table, copies_of};
+use crate::volume::files::{check_table, copies_of, omap_terms};
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::{object_parts, superblock_file};
-use crate::{DataPlace, Error, Result};
+use crate::{DataPlace, Error, ObjectAccess, Result};
 
 /// Memory for the record store while it is examined.
 const EXAMINED_BYTES_MAX: u64 = 4 << 20;
@@ -26,6 +27,11 @@ pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Re
     let superblock = superblock_file::read(volume)?;
     let _alone = ExclusiveLock::of_volume(&volume.join("lock"), &volume.display().to_string())?;
     superblock_file::make_sound(volume, &superblock)?;
+    if let (DataPlace::Objects(access), Some(terms)) =
+        (&superblock.data, omap_terms(&superblock, EXAMINED_BYTES_MAX, true))
+    {
+        return check_objects(access, volume, terms).map(|()| None);
+    }
     let place = Place::of(volume, superblock.volume_id);
     RocksKv::restore_current(&place)?;
     match is_whole(&place, &superblock) {
@@ -36,6 +42,20 @@ pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Re
         }
         Err(error) => Err(error),
     }
+}
+
+/// Reads every record of a store in objects. Their cluster keeps their copies and repairs them; nothing can be saved
+/// beside that.
+fn check_objects(access: &ObjectAccess, volume: &Path, terms: OmapTerms) -> Result<()> {
+    let parts = object_parts::open(access, volume, terms.volume_id, false)?;
+    let told = |error| match error {
+        Error::Corrupt { what, detail } => {
+            let way_out = "the cluster keeps the copies of its objects: ceph health detail, ceph pg repair";
+            Error::corrupt(what, format!("{detail}; {way_out}"))
+        }
+        error => error,
+    };
+    parts.open_records(terms).and_then(|kv| kv.read_all()).map_err(told)
 }
 
 /// Whether every record can be read, after repairs from copies.

@@ -1,7 +1,8 @@
-//! The header of an image in objects, and the record of a head, looked up in the tables of the page.
+//! The headers of images and of records in objects, and the record of a head, looked up in the tables of the page.
 
 use oncefs_engine::format::head_record::HeadRecord;
 use oncefs_engine::format::image::ImageHeader;
+use oncefs_engine::format::records_index;
 use oncefs_words::page::Section;
 
 use super::PAGE;
@@ -50,6 +51,22 @@ fn the_record_of_a_head_is_as_the_page_says() {
             ("released", 1_u32.to_le_bytes().to_vec()),
             ("address", padded("10.0.0.1:0/7", 64)),
             ("owner", padded("head", 128)),
+            ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),
+        ],
+    );
+}
+
+#[test]
+fn the_header_of_records_in_objects_is_as_the_page_says() {
+    let bytes = records_index::header([3; 16], Some(9));
+    let page = Section::of(PAGE, "Records in objects");
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("magic", b"oncefs records\n\0".to_vec()),
+            ("volume id", vec![3; 16]),
+            ("number", 9_u64.to_le_bytes().to_vec()),
             ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),
         ],
     );

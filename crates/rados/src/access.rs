@@ -88,10 +88,12 @@ impl fmt::Display for Access {
 
 fn check_name(name: &str) -> Result<()> {
     let is_sound = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_sound) {
+    // A name is a directory's too, and one of dots would lead out of its parent.
+    let is_of_dots = name.bytes().all(|byte| byte == b'.');
+    match (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_sound) && !is_of_dots {
         true => Ok(()),
         false => Err(Error::Config(format!(
-            "the name \"{}\" must have 1 to {NAME_BYTES_MAX} letters, digits or -_.",
+            "the name \"{}\" must have 1 to {NAME_BYTES_MAX} letters, digits or -_. and not only dots",
             name.escape_default()
         ))),
     }
@@ -125,6 +127,9 @@ mod tests {
             "/dev/sda",
             "",
             "rados://p/x?records=3",
+            "rados://data/..",
+            "rados://../x",
+            "rados://data/.",
         ] {
             assert!(matches!(Access::parse(text), Err(Error::Config(_))), "{text}");
         }

@@ -43,6 +43,12 @@ impl Context {
         let namespace = c_text(&access.namespace);
         // SAFETY: the context is new, and the name ends with NUL.
         unsafe { (library.rados_ioctx_set_namespace)(handle, namespace.as_ptr()) };
+        // Operations on locks have no flags of their own. On a full pool they would wait, and no volume of it could be
+        // opened after a crash. They take no space, so the pool accepts them.
+        if let Some(set_full_try) = library.rados_set_pool_full_try {
+            // SAFETY: the context is new.
+            unsafe { set_full_try(handle) };
+        }
         Ok(Self { library, handle, cluster, access })
     }
 

@@ -44,7 +44,8 @@ pub enum Error {
     /// Another client holds the objects.
     #[error(
         "client {client} at {address} ({holder}) holds the objects: unmount the volume there. If that machine is gone \
-         for good: ceph osd blocklist add {address}, then rados -p {pool} -N {namespace} lock break lock head {client}"
+         for good: ceph osd blocklist add {address} 315360000, then rados -p {pool} -N {namespace} lock break lock \
+         head {client}"
     )]
     Locked {
         /// The pool.
@@ -114,6 +115,15 @@ mod tests {
         assert_eq!(of(libc::ESHUTDOWN), Error::Fenced);
         assert!(of(libc::EPERM).to_string().contains("refuses writing data.7"));
         assert!(of(libc::EIO).to_string().starts_with("writing data.7: "));
+    }
+
+    /// Without a time, Ceph forgets the client after an hour.
+    #[test]
+    fn a_locked_namespace_says_how_its_holder_is_fenced_for_ten_years() {
+        let own = str::to_owned;
+        let (pool, namespace, holder, client) = (own("data"), own("home"), own("head:/srv/home"), own("client.7"));
+        let text = Error::Locked { pool, namespace, holder, client, address: own("10.0.0.9:0/7") }.to_string();
+        assert!(text.contains("ceph osd blocklist add 10.0.0.9:0/7 315360000, then rados -p data -N home"), "{text}");
     }
 
     #[test]

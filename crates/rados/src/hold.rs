@@ -18,8 +18,9 @@ use crate::{Error, Result};
 pub const LOCK_OBJECT: &str = "lock";
 /// The lock's name.
 const LOCK: &str = "head";
-/// A dead client stays blocklisted for a day. Nothing that it sent takes that long.
-const FENCE_SECONDS: u32 = 86_400;
+/// A fenced client stays blocklisted for ten years. A machine may be suspended for any time, and sends what its client
+/// had under way when it runs again.
+const FENCE_SECONDS: u32 = 315_360_000;
 /// Room for the list of holders. An exclusive lock has one.
 const HOLDER_BYTES_MAX: usize = 8192;
 

@@ -25,6 +25,9 @@ macro_rules! functions {
         /// The functions that are used.
         pub struct Library {
             $(pub $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
+            /// Makes every operation of an I/O context fail on a full pool, instead of waiting. None: this version of
+            /// the library lacks it.
+            pub rados_set_pool_full_try: Option<unsafe extern "C" fn(Handle)>,
             /// Keeps them loaded.
             _library: libloading::Library,
         }
@@ -35,7 +38,11 @@ macro_rules! functions {
                 let library = unsafe { libloading::Library::new(NAME) }?;
                 // SAFETY: the type of each symbol is that in the header. The pointers are used as long as `_library`.
                 unsafe {
-                    Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* _library: library })
+                    Ok(Self {
+                        $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)*
+                        rados_set_pool_full_try: library.get(b"rados_set_pool_full_try\0").ok().map(|symbol| *symbol),
+                        _library: library,
+                    })
                 }
             }
         }

@@ -171,6 +171,10 @@ fn a_full_pool_is_an_error_and_files_can_be_deleted() {
     fs::remove_file(mount.join("goes")).expect("deleting works on a full pool");
     File::open(mount.dir()).unwrap().sync_all().unwrap();
     assert_content(&mount.join("kept"), 1, 16 * MIB);
+    mount.kill();
+    mount.mount();
+    assert_content(&mount.join("kept"), 1, 16 * MIB);
+    assert!(!mount.join("goes").exists(), "a full pool does not keep the next head from mounting");
     cluster.set_full_ratios(["0.85", "0.90", "0.95"]);
     eventually("a pool with room takes data", || write_synced(&mount.join("again"), 3, 16 * MIB).is_ok());
     mount.check();

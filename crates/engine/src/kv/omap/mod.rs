@@ -212,6 +212,15 @@ impl OmapKv {
     }
 }
 
+impl Drop for OmapKv {
+    /// The objects may be freed for another process next, and no change may be under way then.
+    fn drop(&mut self) {
+        if let Err(error) = self.writer.get_mut().flights.land(&*self.objects, &self.room) {
+            log::error!("records were lost when the volume was closed: {error}");
+        }
+    }
+}
+
 impl Kv for OmapKv {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         if let Some(value) = self.fresh.lock().get(key) {

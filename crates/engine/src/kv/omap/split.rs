@@ -17,7 +17,10 @@ use super::terms::{Changes, after, failed};
 use super::{OmapKv, Writer};
 use crate::Result;
 use crate::format::records_index::{IndexEntry, header, object};
+use crate::objects::epoch::land;
 
+/// What a failed copy was.
+const COPYING: &str = "copying records to a new object";
 /// Copies in flight.
 const COPIES_MAX: usize = 4;
 
@@ -101,25 +104,36 @@ impl OmapKv {
 
     /// Makes an object with a copy of the records from a key to the end of its range.
     fn copy(&self, middle: &[u8], end: Option<&[u8]>, number: u64) -> Result<()> {
-        let failed = failed("copying records to a new object");
         let name = object(number);
         let made = Change::Create { bytes: &header(self.terms.volume_id, Some(number)) };
         let mut copies: VecDeque<Box<dyn Pending>> =
             VecDeque::from([self.objects.begin(&name, made, None, WhenFull::UsesReserve)]);
+        let begun = self.begin_copies(&name, middle, end, &mut copies);
+        // All are awaited, also after an error.
+        begun.and(land(copies.make_contiguous()).map_err(failed(COPYING)))
+    }
+
+    fn begin_copies(
+        &self,
+        name: &str,
+        middle: &[u8],
+        end: Option<&[u8]>,
+        copies: &mut VecDeque<Box<dyn Pending>>,
+    ) -> Result<()> {
         let mut next = Some(middle.to_vec());
         while let Some(from) = next {
             let (pairs, rest) = self.portion(&from, end, SCANNED_KEYS_MAX)?;
             let changes: Vec<_> = pairs.iter().map(|(key, value)| KeyChange::Set { key, value }).collect();
             let change = Change::Keys { changes: &changes, attribute: None };
-            copies.push_back(self.objects.begin(&name, change, None, WhenFull::UsesReserve));
+            copies.push_back(self.objects.begin(name, change, None, WhenFull::UsesReserve));
             if copies.len() > COPIES_MAX
                 && let Some(oldest) = copies.pop_front()
             {
-                oldest.wait().map_err(&failed)?;
+                oldest.wait().map_err(failed(COPYING))?;
             }
             next = rest.filter(|rest| end.is_none_or(|end| rest[..] < *end));
         }
-        copies.iter().try_for_each(|copy| copy.wait()).map_err(&failed)
+        Ok(())
     }
 
     /// Removes those of these ranges that have no records, except for the first of all. Nothing is in flight.

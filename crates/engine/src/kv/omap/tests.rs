@@ -279,6 +279,18 @@ fn a_full_pool_takes_records_in_its_reserve_and_says_so() {
 }
 
 #[test]
+fn a_store_that_is_dropped_leaves_no_change_under_way() {
+    let (objects, kv) = made(6);
+    kv.write(vec![put(1, 7), put(2, 8)]).unwrap();
+    drop(kv);
+    let crashed = objects.after_crash(|name, under_way| {
+        assert_eq!(under_way, 0, "{name}");
+        0
+    });
+    assert_eq!(all(&open_on(Arc::new(crashed), terms(6))).len(), 2);
+}
+
+#[test]
 fn a_process_that_lost_the_objects_changes_the_index_no_more() {
     let (objects, old) = made(4);
     old.write(vec![put(1, 1)]).unwrap();

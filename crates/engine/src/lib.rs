@@ -116,7 +116,9 @@ pub use stats::counters::{
 };
 pub use store::Store;
 pub use store::history::History;
-pub use types::{Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WriteMode};
+pub use types::{
+    Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WhenHeld, WriteMode,
+};
 #[cfg(any(test, feature = "testing"))]
 pub use volume::backend::TestHooks;
 pub use volume::backend::{Backend, Hold};

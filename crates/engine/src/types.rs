@@ -40,6 +40,17 @@ pub struct VolumeSpec {
     pub copies: Option<Copies>,
 }
 
+/// What opening does if another process has the objects of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenHeld {
+    /// It fails, also if the lease of the other ran out.
+    Refused,
+    /// It takes the objects over if the lease of the other runs out, and fails if the other renews it.
+    TakesOver,
+    /// It waits until the other ends or loses its lease.
+    StandsBy,
+}
+
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -47,9 +58,8 @@ pub struct OpenOptions {
     pub memory_bytes_max: u64,
     /// Nothing is written to the volume (the log is replayed in memory only).
     pub read_only: bool,
-    /// If another process has a volume in objects, opening waits until it ends or loses its lease. Other volumes are
-    /// refused as always.
-    pub stands_by: bool,
+    /// What opening does if another process has a volume in objects. Other volumes are refused.
+    pub when_held: WhenHeld,
     /// The raw device that has the blocks now, if it is not the one given to mkfs. `None`: that one.
     pub data_device: Option<PathBuf>,
     /// A profile to use instead of the volume's own.
@@ -66,7 +76,7 @@ impl OpenOptions {
         Self {
             memory_bytes_max,
             read_only: false,
-            stands_by: false,
+            when_held: WhenHeld::Refused,
             data_device: None,
             profile: None,
             settings: Vec::new(),

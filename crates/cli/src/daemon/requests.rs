@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{
-    Blocks, DedupCommand, DefragOptions, Error, Explained, Lbn, MapId, OpenOptions, Report, Store, Tag,
+    Blocks, DedupCommand, DefragOptions, Error, Explained, Lbn, MapId, OpenOptions, Report, Store, Tag, WhenHeld,
 };
 use oncefs_fs::{AtimePolicy, Caller, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
 use oncefs_fuse::{KernelCache, MountFlags, Patience, RoomGauge, ShutdownMode};
@@ -379,7 +379,7 @@ fn open_file_system(task: &Task, budget: &Budget) -> Outcome<Arc<FileSystem>> {
     let read_only = task.options.read_only();
     let store_options = OpenOptions {
         read_only,
-        stands_by: task.options.standby,
+        when_held: if task.options.standby { WhenHeld::StandsBy } else { WhenHeld::TakesOver },
         data_device: task.options.data_device.clone(),
         profile: task.options.profile,
         settings: task.options.settings.clone(),

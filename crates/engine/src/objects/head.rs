@@ -9,13 +9,13 @@
 use std::thread;
 use std::time::Duration;
 
-use oncefs_rados::{Change, Error as ObjectError, Hold, LOCK_OBJECT, Objects};
+use oncefs_rados::{Change, Error as ObjectError, Hold, LOCK_OBJECT, Objects, WhenFull};
 
 use super::epoch::Epoch;
 use super::held_lease::Clock;
 use super::lease::{Seen, Watch};
 use crate::format::head_record::{self, HeadRecord};
-use crate::{Error, Result};
+use crate::{Error, Result, WhenHeld};
 
 /// Reads the record of the last head. None: there was none yet.
 pub(super) fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
@@ -24,25 +24,39 @@ pub(super) fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
     found.map_or(Ok(None), |bytes| HeadRecord::decode(&bytes, LOCK_OBJECT))
 }
 
+/// Why a lease that ran out does not help.
+const NO_TAKEOVER: &str = "the lease of the holder ran out, and only oncefs mount (also with --standby) takes a volume \
+                           over, if its log lies in objects; the holder is";
+
 /// How often a holder's record is looked at.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How long the record of a holder may stay that of another. After that the holder is known to have died between taking
+/// the lock and writing its record.
+const WITHOUT_RECORD: Duration = Duration::from_secs(30);
+
+/// What is watched: the holder's address, and epoch and renewals in its record.
+type Watched = (String, u64, u64);
 
 /// The holder of the objects, as one look finds it.
 enum Holder {
     /// Its lease is over.
     Over(String),
-    /// It has renewed its lease, or it is of a version that has none.
+    /// It has renewed its lease.
     Alive,
     /// Not known yet.
     Watched,
 }
 
-/// Takes the objects for this process. If another holds them, its lease is watched, and this process takes over when it
-/// runs out. `stands_by`: it waits for that, however long. Otherwise a holder that renews its lease is an error.
-pub fn take(objects: &dyn Objects, place: &str, stands_by: bool, clock: Clock) -> Result<Hold> {
+/// Takes the objects for this process. If another holds them, its lease is watched, and `when_held` says what follows.
+pub fn take(objects: &dyn Objects, place: &str, when_held: WhenHeld, clock: Clock) -> Result<Hold> {
     let (mut watch, mut succeeds, mut is_told) = (Watch::default(), None, false);
+    let stands_by = when_held == WhenHeld::StandsBy;
     loop {
-        let refused = match objects.hold(place, succeeds.as_deref()) {
+        let began = clock();
+        let held = objects.hold(place, succeeds.as_deref());
+        watch.asked(began, clock());
+        let refused = match held {
             Ok(hold) => return Ok(hold),
             Err(refused @ ObjectError::Locked { .. }) => refused,
             Err(other) => return Err(failed("taking the objects of the volume")(other)),
@@ -52,6 +66,7 @@ pub fn take(objects: &dyn Objects, place: &str, stands_by: bool, clock: Clock) -
             is_told = true;
         }
         succeeds = match look(objects, &mut watch, clock)? {
+            Holder::Over(_) if when_held == WhenHeld::Refused => return Err(Error::io(NO_TAKEOVER, refused.into())),
             Holder::Over(address) => Some(address),
             Holder::Alive if !stands_by => return Err(failed("taking the objects of the volume")(refused)),
             Holder::Alive | Holder::Watched => None,
@@ -63,13 +78,18 @@ pub fn take(objects: &dyn Objects, place: &str, stands_by: bool, clock: Clock) -
 }
 
 /// Looks at the holder once.
-fn look(objects: &dyn Objects, watch: &mut Watch<(u64, u64)>, clock: Clock) -> Result<Holder> {
+fn look(objects: &dyn Objects, watch: &mut Watch<Watched>, clock: Clock) -> Result<Holder> {
     let began = clock();
     // None: it has just let go.
     let Some(address) = objects.holder().map_err(failed("looking at the lock"))? else { return Ok(Holder::Watched) };
-    let Some(record) = last(objects)?.filter(|record| record.address == address) else { return Ok(Holder::Alive) };
-    let length = Duration::from_millis(record.lease_millis.into());
-    Ok(match watch.look((record.epoch, record.renewals), length, began, clock()) {
+    let record = last(objects)?.filter(|record| record.address == address);
+    let (found, length) = match record {
+        Some(HeadRecord { epoch, renewals, lease_millis, .. }) => {
+            ((address.clone(), epoch, renewals), Duration::from_millis(lease_millis.into()))
+        }
+        None => ((address.clone(), 0, 0), WITHOUT_RECORD),
+    };
+    Ok(match watch.look(found, length, began, clock()) {
         Seen::First | Seen::Still => Holder::Watched,
         Seen::Changed => Holder::Alive,
         Seen::Over => Holder::Over(address),
@@ -85,7 +105,8 @@ pub fn begin(objects: &dyn Objects, record: HeadRecord, guarded: &[String]) -> R
     let record = HeadRecord { epoch, ..record };
     let failed = failed("becoming the head of the volume");
     let own: Vec<String> = guarded.iter().cloned().chain([LOCK_OBJECT.to_owned()]).collect();
-    objects.change(LOCK_OBJECT, Change::WriteFull { bytes: &record.encode() }).map_err(&failed)?;
+    let change = Change::WriteFull { bytes: &record.encode() };
+    objects.begin(LOCK_OBJECT, change, None, WhenFull::UsesReserve).wait().map_err(&failed)?;
     Epoch(epoch).begin_in(objects, &own).map_err(&failed)?;
     Ok(record)
 }
@@ -97,14 +118,89 @@ fn failed(what: &str) -> impl Fn(oncefs_rados::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-    use oncefs_rados::MemoryObjects;
+    use oncefs_rados::{Guard, MemoryObjects, Pending, Read, Result as ObjectResult};
 
     use super::*;
     use crate::device::Device;
     use crate::format::image::ImageHeader;
     use crate::objects::device::ObjectDevice;
     use crate::objects::room::ObjectRoom;
+
+    static NOW: AtomicU64 = AtomicU64::new(1_000_000);
+
+    fn clock() -> Duration {
+        Duration::from_millis(NOW.load(Relaxed))
+    }
+
+    /// Objects that a client at another address has locked.
+    struct Locked(MemoryObjects);
+
+    impl Objects for Locked {
+        fn read_all(&self, reads: &mut [Read<'_>]) {
+            self.0.read_all(reads);
+        }
+
+        fn begin(&self, name: &str, change: Change<'_>, guard: Option<Guard<'_>>, full: WhenFull) -> Box<dyn Pending> {
+            self.0.begin(name, change, guard, full)
+        }
+
+        fn sizes(&self, objects: &[String]) -> ObjectResult<Vec<Option<u64>>> {
+            self.0.sizes(objects)
+        }
+
+        fn names(&self) -> ObjectResult<Vec<String>> {
+            self.0.names()
+        }
+
+        fn hold(&self, _place: &str, succeeds: Option<&str>) -> ObjectResult<Hold> {
+            let own = str::to_owned;
+            match succeeds {
+                Some("other") => Ok(Hold::of_nothing()),
+                _ => Err(ObjectError::Locked {
+                    pool: own("data"),
+                    namespace: own("home"),
+                    holder: own("head:/srv/home"),
+                    client: own("client.7"),
+                    address: own("other"),
+                }),
+            }
+        }
+
+        fn holder(&self) -> ObjectResult<Option<String>> {
+            Ok(Some("other".to_owned()))
+        }
+
+        fn has_room(&self) -> ObjectResult<bool> {
+            self.0.has_room()
+        }
+    }
+
+    #[test]
+    fn a_holder_that_died_before_its_record_is_succeeded_and_only_by_an_opener_that_may() {
+        let objects = Locked(MemoryObjects::default());
+        let mut watch = Watch::default();
+        let mut look = |millis| {
+            NOW.fetch_add(millis, Relaxed);
+            look(&objects, &mut watch, clock).unwrap()
+        };
+        // The record is that of the head before.
+        let (_, log) = {
+            ObjectDevice::create(&objects.0, "log", HEADER).unwrap();
+            next_head(&objects.0)
+        };
+        drop(log);
+        assert!(matches!(look(0), Holder::Watched));
+        assert!(matches!(look(29_000), Holder::Watched));
+        assert!(matches!(look(1000), Holder::Over(address) if address == "other"));
+        let fast = || {
+            NOW.fetch_add(4000, Relaxed);
+            clock()
+        };
+        let refused = take(&objects, "/srv/copy", WhenHeld::Refused, fast).err().unwrap().to_string();
+        assert!(refused.contains("oncefs mount") && refused.contains("--standby"), "{refused}");
+    }
 
     const HEADER: ImageHeader = ImageHeader { volume_id: [1; 16], len: 16 << 10, object_bytes: 4 << 10 };
 

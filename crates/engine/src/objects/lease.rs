@@ -95,18 +95,23 @@ pub enum Seen {
 #[derive(Debug)]
 pub struct Watch<T> {
     seen: Option<(T, Duration)>,
+    /// The length of the lease.
+    length: Duration,
 }
 
 impl<T> Default for Watch<T> {
     fn default() -> Self {
-        Self { seen: None }
+        Self { seen: None, length: Duration::ZERO }
     }
 }
 
 impl<T: PartialEq> Watch<T> {
-    /// Takes in what was found by a look that began at `began` and ended at `ended`, of a lease of `length`.
+    /// Takes in what was found by a look that began at `began` and ended at `ended`, of a lease of `length`. After a
+    /// slow look the watch starts again: the head may have had no answer to its renewals meanwhile, like this process.
     pub fn look(&mut self, found: T, length: Duration, began: Duration, ended: Duration) -> Seen {
+        self.length = length;
         let seen = match &self.seen {
+            Some((seen, _)) if *seen == found && is_slow(length, began, ended) => Seen::Still,
             Some((seen, since)) if *seen == found => {
                 return if began.saturating_sub(*since) >= length { Seen::Over } else { Seen::Still };
             }
@@ -116,6 +121,19 @@ impl<T: PartialEq> Watch<T> {
         self.seen = Some((found, ended));
         seen
     }
+
+    /// Takes in a request to the same cluster other than a look. One that took long starts the watch again.
+    pub fn asked(&mut self, began: Duration, ended: Duration) {
+        let length = self.length;
+        if let Some((_, since)) = self.seen.as_mut().filter(|_| is_slow(length, began, ended)) {
+            *since = ended;
+        }
+    }
+}
+
+/// Whether a request took so long that a head could miss a renewal in that time.
+fn is_slow(length: Duration, began: Duration, ended: Duration) -> bool {
+    ended.saturating_sub(began) > length / RENEWALS
 }
 
 #[cfg(test)]
@@ -176,6 +194,19 @@ mod tests {
         assert_eq!(watch.look(2, LENGTH, at(6000), at(6010)), Seen::Changed, "it was renewed");
         assert_eq!(watch.look(2, LENGTH, at(11_000), at(11_001)), Seen::Still);
         assert_eq!(watch.look(2, LENGTH, at(11_010), at(11_011)), Seen::Over);
+    }
+
+    #[test]
+    fn a_slow_answer_starts_the_watch_again() {
+        let mut watch = Watch::default();
+        assert_eq!(watch.look(1, LENGTH, at(0), at(10)), Seen::First);
+        assert_eq!(watch.look(1, LENGTH, at(4000), at(9000)), Seen::Still, "the cluster stood still");
+        assert_eq!(watch.look(1, LENGTH, at(13_999), at(14_000)), Seen::Still);
+        watch.asked(at(14_000), at(14_900));
+        watch.asked(at(14_900), at(16_000));
+        assert_eq!(watch.look(1, LENGTH, at(20_999), at(21_000)), Seen::Still);
+        assert_eq!(watch.look(1, LENGTH, at(21_000), at(21_001)), Seen::Over);
+        assert_eq!(watch.look(1, LENGTH, at(30_000), at(31_001)), Seen::Still, "also the look that would end it");
     }
 
     /// For any delays, no old head may answer at the time when the watch says that its lease is over.

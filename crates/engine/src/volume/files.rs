@@ -33,7 +33,7 @@ use crate::volume::object_parts::ObjectParts;
 pub use crate::volume::unfinished::OnSignature;
 use crate::volume::unfinished::{Unfinished, sync_directory};
 use crate::volume::{data_device, object_parts, ownership, superblock_file};
-use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, Result, VolumeSpec};
+use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, Result, VolumeSpec, WhenHeld};
 
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// The smallest data area.
@@ -295,7 +295,7 @@ pub fn open(
         let part = part.display();
         log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
     }
-    let stands_by = options.stands_by && matches!(superblock.data, DataPlace::Objects(_));
+    let stands_by = options.when_held == WhenHeld::StandsBy && matches!(superblock.data, DataPlace::Objects(_));
     let mut hold = ExclusiveLock::of_volume_when_free(&paths.part("lock"), &name, stands_by)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
@@ -321,7 +321,7 @@ pub fn open(
     let mut records_in_objects = None;
     let (data, table, fragments, host, log) = match &superblock.data {
         DataPlace::Objects(access) => {
-            let parts = object_parts::open(access, volume, superblock.volume_id, options.stands_by)?;
+            let parts = object_parts::open(access, volume, superblock.volume_id, options.when_held)?;
             if let Some(terms) = omap_terms(&superblock, kv_bytes_max, read_only) {
                 records_in_objects = Some(parts.open_records(terms)?);
             }

@@ -20,7 +20,7 @@ use crate::objects::held_lease::{Renewer, boot_clock};
 use crate::objects::room::ObjectRoom;
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::unfinished::{OnSignature, Unfinished};
-use crate::{Blocks, Error, ObjectAccess, Result};
+use crate::{Blocks, Error, ObjectAccess, Result, WhenHeld};
 
 /// The images, in the order in which they are made.
 const IMAGES: [&str; 3] = ["data", "table", "fragments"];
@@ -80,7 +80,7 @@ pub fn make(
     let pool = Pool::open(&cluster, access).map_err(&failed)?;
     attempt.keep_connected(cluster);
     let place = place_of(attempt.volume())?;
-    let hold = head::take(&pool, &place, false, boot_clock)?;
+    let hold = head::take(&pool, &place, WhenHeld::Refused, boot_clock)?;
     let names = pool.names().map_err(&failed)?;
     let is_lock = |name: &String| name == oncefs_rados::LOCK_OBJECT;
     if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(&pool, attempt) {
@@ -103,13 +103,15 @@ pub fn make(
     parts(Arc::new(pool), volume_id, place, hold)
 }
 
-/// Connects to the cluster, takes the objects for this process, and opens the images. `stands_by`: if another process
-/// has them, it waits until that one ends or loses its lease.
-pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], stands_by: bool) -> Result<ObjectParts> {
+/// Connects to the cluster, takes the objects for this process, and opens the images. A log in a file of the directory
+/// has no guard against an earlier head, so such a volume is not taken over.
+pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held: WhenHeld) -> Result<ObjectParts> {
     let failed = failed(access);
     let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(&failed)?;
     let place = place_of(volume)?;
-    let hold = head::take(&pool, &place, stands_by, boot_clock)?;
+    let is_guarded = ObjectDevice::header(&pool, LOG)?.is_some();
+    let when_held = if is_guarded { when_held } else { WhenHeld::Refused };
+    let hold = head::take(&pool, &place, when_held, boot_clock)?;
     parts(Arc::new(pool), volume_id, place, hold)
 }
 

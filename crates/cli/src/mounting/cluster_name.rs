@@ -32,12 +32,19 @@ pub fn directory_of(volume: &Path) -> Outcome<Option<PathBuf>> {
 ///
 /// # Errors
 ///
-/// A name has another form, or its volume has no directory here.
+/// A name has another form or parameters, or its volume has no directory here.
 pub fn resolve(arguments: Vec<OsString>) -> Outcome<Vec<OsString>> {
     let mut resolved: Vec<OsString> = Vec::with_capacity(arguments.len());
     for argument in arguments {
         let is_address = resolved.last().is_some_and(|last| OF_ADDRESSES.iter().any(|option| last == option));
         let directory = if is_address { None } else { directory_of(Path::new(&argument))? };
+        if directory.is_some() && argument.as_encoded_bytes().contains(&b'?') {
+            let text = format!(
+                "{}: only mkfs takes parameters of an address, and the volume keeps them: give rados://POOL/NAME",
+                shown(Path::new(&argument))
+            );
+            return Err(Failure::new(exit::FAILED, text));
+        }
         if let Some(directory) = directory.as_ref().filter(|directory| !directory.exists()) {
             let (name, directory) = (shown(Path::new(&argument)), shown(directory));
             let text = format!(
@@ -74,5 +81,9 @@ mod tests {
         assert!(text.contains("rados://data/no-such-volume has nothing on this machine"), "{text}");
         let text = resolved(&["oncefs", "fsck", "rados://data"]).unwrap_err().message;
         assert!(text.contains("give rados://POOL/NAME"), "{text}");
+        let text = resolved(&["oncefs", "fsck", "rados://data/home?id=other"]).unwrap_err().message;
+        assert!(text.contains("only mkfs takes parameters"), "{text}");
+        let text = resolved(&["oncefs", "fsck", "rados://data/.."]).unwrap_err().message;
+        assert!(text.contains("not only dots"), "{text}");
     }
 }

@@ -14,8 +14,9 @@ const ON_FROM: f64 = 1.25;
 const OFF_BELOW: f64 = 0.8;
 /// While nothing is compressed, a part of one request in this many is, to learn what it takes and saves.
 const REQUESTS_PER_MEASUREMENT: u32 = 16;
-/// How much such a measurement of a few blocks counts against earlier ones, if it took less time or more. A thread that
-/// loses its CPU meanwhile measures too much, and none measures too little.
+/// How much the time of such a measurement of a few blocks counts against earlier ones, if it took less or more. A thread
+/// that loses its CPU meanwhile measures too much, and none measures too little. The share that is saved depends on the
+/// content alone and counts as `WEIGHT_OF_MORE`, whatever the time was.
 const WEIGHT_OF_LESS: f64 = 0.5;
 const WEIGHT_OF_MORE: f64 = 0.125;
 
@@ -64,13 +65,14 @@ impl CompressionPace {
         if blocks > 0 {
             let (share, seconds) = (saved as f64 / blocks as f64, time.as_secs_f64() / blocks as f64);
             let before = self.compress_seconds.unwrap_or(seconds);
-            let weight = match self.compress_seconds {
-                None => 1.0,
-                Some(_) if self.is_on => weight_of(blocks),
-                Some(before) => weight_of(blocks).max(if seconds < before { WEIGHT_OF_LESS } else { WEIGHT_OF_MORE }),
+            let weight_of_time = if seconds < before { WEIGHT_OF_LESS } else { WEIGHT_OF_MORE };
+            let (share_weight, time_weight) = match self.compress_seconds {
+                None => (1.0, 1.0),
+                Some(_) if self.is_on => (weight_of(blocks), weight_of(blocks)),
+                Some(_) => (weight_of(blocks).max(WEIGHT_OF_MORE), weight_of(blocks).max(weight_of_time)),
             };
-            self.saved_share += weight * (share - self.saved_share);
-            self.compress_seconds = Some(before + weight * (seconds - before));
+            self.saved_share += share_weight * (share - self.saved_share);
+            self.compress_seconds = Some(before + time_weight * (seconds - before));
         }
     }
 
@@ -183,6 +185,14 @@ mod tests {
         let mut pace = CompressionPace { is_on: false, ..measured(98, 20) };
         pace.observe_compressed(8, 4, 8 * 150 * MICROSECOND);
         assert_eq!(pace.next(false), CompressNow::Yes);
+    }
+
+    #[test]
+    fn a_fast_measurement_of_a_few_blocks_does_not_decide_what_is_saved() {
+        let mut pace = CompressionPace { is_on: false, ..measured(98, 20) };
+        pace.observe_compressed(8, 0, 8 * 10 * MICROSECOND);
+        assert_eq!(pace.saved_share, 0.5 - 0.5 / 8.0);
+        assert!((pace.compress_seconds.unwrap() - 15e-6).abs() < 1e-9);
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! | `single_hints` | iDedup, section 4.1 | engine `hints/` |
 //! | `extend`, `succession` | oncefs | engine `write/extension.rs` |
 //! | `detect` | iDedup, sections 3.4 and 4.2 | engine `write/decide.rs`, `worker/merge_target.rs` |
-//! | `within` | oncefs | engine `write/decide.rs`, `worker/merge_target.rs` |
+//! | `runs_within_budget` | oncefs | engine `write/decide.rs`, `worker/merge_target.rs` |
 //! | `budget`, `piece_cost`, `read_pattern` | what iDedup leaves open, sections 3.4.3 and 5.4 | engine `policy/` |
 //! | `inline_admission`, `load_limit`, `energy` | SmartDedup, sections 3.4 and 4.4; fingerprints oncefs | engine `write/`, `worker/` |
 //! | `skipped` | SmartDedup, section 3.3 | engine `worker/` |
@@ -46,11 +46,11 @@ mod random;
 mod rank_queues;
 mod rank_rule;
 mod read_pattern;
+mod runs_within_budget;
 mod single_hints;
 mod skipped;
 mod succession;
 mod usage;
-mod within;
 mod worker_hours;
 
 pub use block::{BLOCK_BYTES, Blocks, Fingerprint, Lbn, Pbn, Tag};
@@ -77,8 +77,8 @@ pub use piece_cost::{PieceCostEstimate, ReadTime};
 pub use rank_queues::{AtTail, QueuePlace, look_at};
 pub use rank_rule::RankRule;
 pub use read_pattern::ReadPattern;
+pub use runs_within_budget::{Allowance, Within, detect_within};
 pub use skipped::{Skipped, SkippedBuffer, Work};
 pub use succession::Succession;
 pub use usage::{Moment, Rank, ReadPosition, Reads, Usage};
-pub use within::{Allowance, Within, detect_within};
 pub use worker_hours::{InvalidSchedule, Schedule, WeekMinute};

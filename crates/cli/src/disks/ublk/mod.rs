@@ -109,8 +109,10 @@ fn record_of(device: &Path) -> Result<Record, String> {
     number_of(device).and_then(record::of).ok_or_else(|| "its process has ended".to_owned())
 }
 
-/// Removes the devices whose processes were killed. The kernel has ended their block devices, or does so now.
+/// Removes the devices whose processes were killed. The kernel has ended their block devices, or does so now. One command
+/// at a time: once it has removed a device, its number may belong to a new one, which another command would end.
 fn remove_left() {
+    let Some(_lock) = record::lock_removal() else { return };
     let left = record::all().into_iter().filter_map(|found| match found {
         Found::Served(_) => None,
         Found::Left(left) => Some(left),
@@ -119,8 +121,7 @@ fn remove_left() {
         let Ok(mut control) = Control::open() else { return };
         let number = left.number;
         // First, for once the device is removed, another program may get its number.
-        left.forget();
-        if control.info(number).is_ok() {
+        if left.forget() && control.info(number).is_ok() {
             // A device that cannot be removed has no process, and serves nothing.
             let _ = control.stop(number).and_then(|()| control.remove(number));
         }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Only root looks in.
 const RECORDS: &str = "/run/oncefs/ublk";
+/// Locked by a command that removes what servers left. No number has this name.
+const REMOVAL_LOCK: &str = "removal.lock";
 /// A server answers what is under way before it ends.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -38,14 +40,20 @@ pub struct Abandoned {
     /// The number of the device.
     pub number: u32,
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Abandoned {
-    /// Removes the record.
-    pub fn forget(self) {
+    /// Removes the record. False: its number has another record by now or none, so its device is not this one's.
+    pub fn forget(self) -> bool {
+        let is_same = |at: &fs::Metadata, own: &fs::Metadata| (at.dev(), at.ino()) == (own.dev(), own.ino());
+        let found = fs::symlink_metadata(&self.path).ok().zip(self.lock.metadata().ok());
+        if !found.is_some_and(|(at, own)| is_same(&at, &own)) {
+            return false;
+        }
         // A file below /run that stays is found again.
         let _ = fs::remove_file(&self.path);
+        true
     }
 }
 
@@ -127,6 +135,12 @@ fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Waits until no other command removes what servers left. None: no server ever ran, or the lock cannot be taken.
+pub fn lock_removal() -> Option<File> {
+    let lock = File::options().create(true).append(true).open(Path::new(RECORDS).join(REMOVAL_LOCK)).ok()?;
+    lock.lock().ok().map(|()| lock)
+}
+
 /// All records, by number.
 pub fn all() -> Vec<Found> {
     all_in(Path::new(RECORDS))
@@ -153,7 +167,7 @@ fn look(records: &Path, number: u32) -> Option<Found> {
     let file = File::open(&path).ok()?;
     match file.try_lock_shared() {
         Err(TryLockError::WouldBlock) => Record::decode(number, &fs::read_to_string(&path).ok()?).map(Found::Served),
-        Ok(()) => Some(Found::Left(Abandoned { number, path, _lock: file })),
+        Ok(()) => Some(Found::Left(Abandoned { number, path, lock: file })),
         Err(TryLockError::Error(_)) => None,
     }
 }
@@ -181,9 +195,21 @@ mod tests {
         for found in all_in(records.path()) {
             let Found::Left(left) = found else { panic!("its server is gone") };
             assert_eq!(left.number, 4);
-            left.forget();
+            assert!(left.forget());
         }
         assert!(all_in(records.path()).is_empty());
+    }
+
+    #[test]
+    fn a_left_record_whose_number_a_new_server_got_does_not_remove_the_new_record() {
+        let records = tempfile::tempdir().unwrap();
+        fs::write(records.path().join("4"), "77 5 61 9\n").unwrap();
+        let mut found = all_in(records.path());
+        let Some(Found::Left(left)) = found.pop() else { panic!("its server is gone") };
+        let record = Record { number: 4, process: 78, descriptor: 5, file: (61, 9) };
+        let _kept = keep_in(&record, records.path()).unwrap();
+        assert!(!left.forget());
+        assert!(matches!(&all_in(records.path())[..], [Found::Served(found)] if *found == record));
     }
 
     #[test]

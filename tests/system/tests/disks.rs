@@ -5,7 +5,7 @@ mod room;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use oncefs_system_tests::{Mount, bytes, eventually, oncefs, run, run_json, sys, test_dir};
 use tempfile::TempDir;
@@ -407,6 +407,18 @@ fn a_file_system_goes_on_when_the_command_that_lets_it_stand_still_is_killed() {
     let mount = Mount::new("256M");
     run(&mut disk(&mount, "create", &["home", "64M"]));
     let attached = Attached::new(&mount, "home", true);
+    let (mut keeper, _keeper_said) = frozen(&attached);
+    let (_, said) = fails(disk(&mount, "snapshot", &["home", "one"]));
+    assert!(said.contains("another program has frozen it"), "{said}");
+    // A killed command closes its end of the pipe.
+    drop(keeper.stdin.take());
+    assert!(keeper.wait().unwrap().success());
+    write_synced(&attached.join("file"), b"goes on");
+    assert!(shown(&mount)[0]["snapshots"].as_array().unwrap().is_empty());
+}
+
+/// A process that let the ext4 of a disk stand still, and what it says afterwards.
+fn frozen(attached: &Attached) -> (Child, BufReader<ChildStdout>) {
     let mut keeper = Command::new(oncefs())
         .args(["disk", "stand-still"])
         .arg(attached.place.path())
@@ -415,14 +427,34 @@ fn a_file_system_goes_on_when_the_command_that_lets_it_stand_still_is_killed() {
         .spawn()
         .unwrap();
     keeper.stdin.as_mut().unwrap().write_all(b"freeze\n").unwrap();
+    let mut said = BufReader::new(keeper.stdout.take().unwrap());
+    assert_eq!(next_line(&mut said), "frozen\n");
+    (keeper, said)
+}
+
+fn next_line(said: &mut BufReader<ChildStdout>) -> String {
     let mut line = String::new();
-    BufReader::new(keeper.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert_eq!(line, "frozen\n");
-    let (_, said) = fails(disk(&mount, "snapshot", &["home", "one"]));
-    assert!(said.contains("another program has frozen it"), "{said}");
-    // A killed command closes its end of the pipe.
+    said.read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn a_file_system_goes_on_when_its_command_says_nothing_or_another_program_thaws_it() {
+    let mount = Mount::new("256M");
+    run(&mut disk(&mount, "create", &["home", "64M"]));
+    let attached = Attached::new(&mount, "home", true);
+
+    let (mut keeper, mut said) = frozen(&attached);
+    run(Command::new("fsfreeze").arg("--unfreeze").arg(attached.place.path()));
     drop(keeper.stdin.take());
-    assert!(keeper.wait().unwrap().success());
+    assert_eq!(next_line(&mut said), "lost\n");
+    assert!(!keeper.wait().unwrap().success());
+
+    // Its end of the pipe stays open.
+    let (mut keeper, mut said) = frozen(&attached);
+    let open = keeper.stdin.take();
+    assert_eq!(next_line(&mut said), "late\n");
+    assert!(!keeper.wait().unwrap().success());
     write_synced(&attached.join("file"), b"goes on");
-    assert!(shown(&mount)[0]["snapshots"].as_array().unwrap().is_empty());
+    drop(open);
 }

@@ -8,6 +8,7 @@ pub mod dead;
 mod file_system_size;
 mod folder;
 mod front;
+mod grace_periods;
 mod kinds;
 mod loop_devices;
 mod name;

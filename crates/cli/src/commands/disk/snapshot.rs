@@ -120,8 +120,8 @@ fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome<Option<Durati
     let mount = mount_of(target, &MountOptions::default())?;
     let source = find_in(&mount, target, name)?;
     let folder = mount.make_folder()?;
+    let kind = if new.is_snapshot() { "snapshot" } else { "disk" };
     if folder.find(new).is_ok() {
-        let kind = if new.is_snapshot() { "snapshot" } else { "disk" };
         let text = format!("there is a {kind} {new} already (oncefs disk list {})", shown(target));
         return Err(Failure::new(exit::FAILED, text));
     }
@@ -147,8 +147,15 @@ fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome<Option<Durati
             if !is_direct {
                 sync(&source)?;
             }
-            unfinished.make()?;
-            stood = standstill.end();
+            let ended = |why: String| Failure::new(exit::FAILED, format!("{why}; the {kind} was not made"));
+            let made = unfinished.make().and_then(|()| standstill.end().map_err(ended));
+            stood = match made {
+                Ok(stood) => stood,
+                Err(failure) => {
+                    unfinished.discard(new);
+                    return Err(failure);
+                }
+            };
         }
         None => unfinished.make()?,
     }
@@ -183,6 +190,11 @@ impl<'a> Unfinished<'a> {
     fn make(&self) -> Outcome {
         let (inode, directory, name) = (self.source, self.directory, self.file.clone());
         self.mount.daemon.ask::<()>(Request::CloneFile { inode, directory, name })
+    }
+
+    /// Removes it. One that stays is removed by the next command that makes a disk of this name.
+    fn discard(self, name: &DiskName) {
+        let _ = self.folder.remove_unfinished(name);
     }
 
     /// Gives it its name. Durable on return.

@@ -487,11 +487,29 @@ fn the_directory_of_oncefs_itself_is_found_but_neither_listed_nor_copied() {
         assert!(matches!(moved(from, to, mode), Err(Error::OperationNotPermitted)), "it keeps its name");
     }
     fs.rename(sub, b".oncefs", sub, b"moved", RenameMode::Replace).unwrap();
+    fs.mkdir(own, b"disks", 0o700, &ROOT).unwrap();
+    fs.mkdir(own, b"receive", 0o700, &ROOT).unwrap();
+    fs.mkdir(own, b"any", 0o700, &ROOT).unwrap();
+    for name in [&b"disks"[..], b"snapshots", b"receive"] {
+        for refused in [
+            fs.rename(own, name, own, b"other", RenameMode::Replace),
+            fs.rename(own, name, sub, b"other", RenameMode::Replace),
+            fs.rename(own, name, own, b"any", RenameMode::Exchange),
+            fs.rename(own, b"any", own, name, RenameMode::Exchange),
+        ] {
+            assert!(matches!(refused, Err(Error::OperationNotPermitted)), "it keeps its name");
+        }
+    }
+    // A directory of this name elsewhere, and another one in that of oncefs, are like any other.
+    fs.mkdir(sub, b"disks", 0o700, &ROOT).unwrap();
+    fs.rename(sub, b"disks", sub, b"snapshots", RenameMode::Replace).unwrap();
+    fs.rename(own, b"any", own, b"more", RenameMode::Replace).unwrap();
     assert_sound(&fs);
     // One that others may change is like any other.
     let open = SetAttributes { permissions: Some(0o777), ..SetAttributes::default() };
     fs.setattr(own, &open).unwrap();
     assert_eq!(names(&fs, Ino::ROOT).len(), 2);
+    fs.rename(own, b"disks", own, b"other", RenameMode::Replace).unwrap();
     moved(b".oncefs", b"other", RenameMode::Replace).unwrap();
     assert_sound(&fs);
 }

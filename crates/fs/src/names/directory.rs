@@ -18,6 +18,9 @@ const _: () = assert!(DOT_COOKIE < DOT_DOT_COOKIE && DOT_DOT_COOKIE < dirent::FI
 /// walks the mount does not walk every snapshot of it. It is found by its name.
 pub const RESERVED_NAME: &[u8] = b".oncefs";
 
+/// The directories in it that commands find by their names.
+const RESERVED_BELOW: [&[u8]; 3] = [b"disks", b"snapshots", b"receive"];
+
 /// Records fetched at a time while listing.
 const PAGE_RECORDS: usize = 128;
 
@@ -151,6 +154,17 @@ impl FileSystem {
         };
         let record = inode.lock();
         Ok(record.uid == 0 && record.permissions & 0o022 == 0)
+    }
+
+    /// Whether an entry of `parent` is a directory that commands find by its name in the directory of oncefs itself.
+    pub(super) fn is_reserved_below(&self, parent: Ino, dirent: &Dirent) -> Result<bool> {
+        if dirent.kind != FileKind::Directory || !RESERVED_BELOW.contains(&&*dirent.name) {
+            return Ok(false);
+        }
+        match self.find(Ino::ROOT, RESERVED_NAME)? {
+            Some(above) if above.ino == parent => self.is_reserved(&above),
+            _ => Ok(false),
+        }
     }
 
     /// The inode `ino`, which must be a directory.

@@ -61,7 +61,7 @@ impl FileSystem {
     ///
     /// - `NotFound`: the old name does not exist; for `Exchange`, the new one does not; or `new_parent` was deleted.
     /// - `OperationNotPermitted`: a file or directory whose names would change is immutable or append-only, or it is the
-    ///   directory of disks and snapshots ([`RESERVED_NAME`](crate::RESERVED_NAME)).
+    ///   directory of disks and snapshots ([`RESERVED_NAME`](crate::RESERVED_NAME)) or one of those that it is for.
     /// - `Exists`: the new name exists (`NoReplace`), or is `.` or `..`.
     /// - `NotADirectory`: a parent is not a directory, or a directory would replace a file.
     /// - `IsADirectory`: a file would replace a directory.
@@ -120,9 +120,9 @@ impl FileSystem {
         }
     }
 
-    /// Disks and snapshots are found by the name of their directory, so it keeps that name.
+    /// Disks and snapshots are found by the names of their directory and of the one above it, so both keep their names.
     fn refuse_to_move_reserved(&self, parent: Ino, dirent: &Dirent) -> Result<()> {
-        match parent == Ino::ROOT && self.is_reserved(dirent)? {
+        match parent == Ino::ROOT && self.is_reserved(dirent)? || self.is_reserved_below(parent, dirent)? {
             true => Err(Error::OperationNotPermitted),
             false => Ok(()),
         }

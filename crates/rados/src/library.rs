@@ -71,6 +71,7 @@ functions! {
     rados_aio_stat(Handle, *const c_char, Handle, *mut u64, *mut libc::time_t) -> c_int;
     rados_create_write_op() -> Handle;
     rados_release_write_op(Handle);
+    rados_write_op_assert_exists(Handle);
     rados_write_op_cmpxattr(Handle, *const c_char, u8, *const c_char, usize);
     rados_write_op_setxattr(Handle, *const c_char, *const c_char, usize);
     rados_write_op_create(Handle, c_int, *const c_char);

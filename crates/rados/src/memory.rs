@@ -145,11 +145,7 @@ fn changed(name: &str, before: Option<&Content>, change: Change<'_>) -> Result<O
         }
         Change::Remove if before.is_none() => return Err(Error::NotFound(name.to_owned())),
         Change::Remove => None,
-        Change::Keys { changes, .. }
-            if before.is_none() && !changes.iter().any(|c| matches!(c, KeyChange::Set { .. })) =>
-        {
-            return Err(Error::NotFound(name.to_owned()));
-        }
+        Change::Keys { .. } if before.is_none() => return Err(Error::NotFound(name.to_owned())),
         Change::Keys { changes, attribute } => {
             let mut content = content();
             content.change_keys(changes);

@@ -55,8 +55,7 @@ pub enum Change<'a> {
     },
     /// Removes the object. A missing one is an error of the awaited change.
     Remove,
-    /// Changes keys of the object. Makes the object if it is missing and keys are set; otherwise a missing one is an
-    /// error.
+    /// Changes keys of the object. A missing one is an error of the awaited change.
     Keys {
         /// The changes, in their order.
         changes: &'a [KeyChange<'a>],

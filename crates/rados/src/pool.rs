@@ -108,6 +108,8 @@ impl Operation<'_> {
                     "removing"
                 }
                 Change::Keys { changes, attribute } => {
+                    // Otherwise keys that are set make a missing object, and what it had is lost without an error.
+                    (library.rados_write_op_assert_exists)(handle);
                     key_lists::add_changes(library, handle, changes);
                     attribute.into_iter().for_each(|attribute| self.set(attribute));
                     "changing keys of"

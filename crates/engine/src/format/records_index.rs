@@ -40,21 +40,24 @@ pub fn header(volume_id: [u8; 16], number: Option<u64>) -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// Refuses an index that is damaged, or of another volume.
+/// Refuses the header of the index, or of the object with this number, if it is damaged or of another volume.
 ///
 /// # Errors
 ///
 /// [`Error::Corrupt`].
-pub fn check_header(bytes: &[u8], volume_id: [u8; 16]) -> Result<()> {
-    let damaged = |detail: &str| Err(Error::corrupt("the index of the records", detail));
+pub fn check_header(bytes: &[u8], volume_id: [u8; 16], number: Option<u64>) -> Result<()> {
+    let damaged = |detail: &str| {
+        let name = number.map_or_else(|| INDEX.to_owned(), object);
+        Err(Error::corrupt("the record store", format!("the object {name}: {detail}")))
+    };
     if bytes.len() != HEADER_BYTES || &bytes[..ID_AT] != MAGIC {
         return damaged("its header is no such header");
     }
     if at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], HEADER_SEED) {
         return damaged("the checksum of its header does not match");
     }
-    if bytes[..CHECKSUM_AT] != header(volume_id, None)[..CHECKSUM_AT] {
-        return damaged("it belongs to another volume");
+    if bytes[..CHECKSUM_AT] != header(volume_id, number)[..CHECKSUM_AT] {
+        return damaged("it is another object's, or of another volume");
     }
     Ok(())
 }
@@ -211,13 +214,15 @@ mod tests {
         assert_eq!(bytes[16..32], [7; 16]);
         assert_eq!(bytes[32..40], [0xFF; 8]);
         assert_eq!(header([7; 16], Some(3))[32..40], [3, 0, 0, 0, 0, 0, 0, 0]);
-        check_header(&bytes, [7; 16]).unwrap();
-        assert!(check_header(&bytes, [8; 16]).is_err());
-        assert!(check_header(&header([7; 16], Some(3)), [7; 16]).is_err(), "it is no index");
+        check_header(&bytes, [7; 16], None).unwrap();
+        check_header(&header([7; 16], Some(3)), [7; 16], Some(3)).unwrap();
+        assert!(check_header(&bytes, [8; 16], None).is_err());
+        assert!(check_header(&header([7; 16], Some(3)), [7; 16], None).is_err(), "it is no index");
+        assert!(check_header(&header([7; 16], Some(3)), [7; 16], Some(4)).is_err(), "it is another");
         for bit in 0..HEADER_BYTES * 8 {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(check_header(&bad, [7; 16]).is_err(), "bit {bit}");
+            assert!(check_header(&bad, [7; 16], None).is_err(), "bit {bit}");
         }
     }
 }

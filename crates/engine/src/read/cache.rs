@@ -110,12 +110,13 @@ impl ReadCache {
     }
 
     /// Like `admit`, for a block with `awaited` references that were not read yet: it enters at once (SmartDedup's page
-    /// cache index, section 3.4). If it was offered before, one of them was read then.
+    /// cache index, section 3.4). If it was offered before for a file, one of them was read then.
     pub fn admit_awaited(&self, pbn: Pbn, reader: MapId, awaited: u32, block: &[u8], counters: &Counters) {
         debug_assert_eq!(block.len(), BLOCK_BYTES, "the cache holds whole blocks");
         if let Some(shard) = self.shard(pbn) {
             let mut shard = shard.lock();
-            let was_read = reader != AROUND && shard.sighted(pbn);
+            let is_of_file = reader != AROUND && reader != NOBODY;
+            let was_read = is_of_file && shard.sighted(pbn);
             let awaited = awaited.saturating_sub(u32::from(was_read));
             shard.admit(Slot { pbn, reader, awaited, is_spent: awaited == 0, recent: false }, block, counters);
         }
@@ -182,9 +183,12 @@ struct Slot {
 impl Slot {
     const EMPTY: Self = Self { pbn: UNUSED, reader: NOBODY, awaited: 0, is_spent: false, recent: false };
 
-    /// Notes a read. True: now it is spent.
+    /// Notes a read. True: now it is spent. A read for no file says nothing about the reads to expect.
     fn note_read(&mut self, reader: MapId) -> bool {
-        let was_awaited = reader != NOBODY && self.awaited > 0;
+        if reader == NOBODY {
+            return false;
+        }
+        let was_awaited = self.awaited > 0;
         self.awaited -= u32::from(was_awaited);
         self.is_spent = was_awaited && self.awaited == 0;
         self.recent = !self.is_spent;

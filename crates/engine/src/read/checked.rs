@@ -113,7 +113,10 @@ impl BlockReader {
             let is_long = part.blocks() > CACHED_RUN_BLOCKS_MAX;
             for (pbn, block) in part.pbns().zip(part.bytes.chunks_exact(BLOCK_BYTES)) {
                 match references.next().expect("one for each block of the parts") {
-                    references @ 2.. => self.read_cache.admit_awaited(pbn, reader, references - 1, block, counters),
+                    references @ 2.. => {
+                        let awaited = references - u32::from(reader != NOBODY);
+                        self.read_cache.admit_awaited(pbn, reader, awaited, block, counters);
+                    }
                     _ if !is_long => self.read_cache.admit(pbn, reader, block, counters),
                     _ => {}
                 }

@@ -50,7 +50,7 @@ impl Index {
         let failed = failed("reading the index of the records");
         let bytes = objects.content(INDEX, HEADER_BYTES).map_err(&failed)?;
         let damaged = |why: &str| Error::corrupt("the index of the records", why);
-        check_header(&bytes.ok_or_else(|| damaged("it is missing"))?, terms.volume_id)?;
+        check_header(&bytes.ok_or_else(|| damaged("it is missing"))?, terms.volume_id, None)?;
         let mut found = Found { ranges: Ranges::default(), next: 0, moved: Vec::new(), removed: Vec::new() };
         let mut opened = None;
         for entry in entries(&**objects)? {
@@ -106,8 +106,15 @@ impl Index {
         if notes.is_empty() { Ok(()) } else { self.change(&[], &notes) }
     }
 
+    /// Compares the header of an object: it may be missing, or be another's.
+    pub fn check_object(&self, number: u64, volume_id: [u8; 16]) -> Result<()> {
+        let (name, failed) = (object(number), failed("reading the header of an object of records"));
+        let bytes = self.objects.content(&name, HEADER_BYTES).map_err(&failed)?;
+        check_header(&bytes.ok_or_else(|| failed(ObjectError::NotFound(name)))?, volume_id, Some(number))
+    }
+
     /// Removes an object, if it is there.
-    fn remove_object(&self, number: u64) -> Result<()> {
+    pub fn remove_object(&self, number: u64) -> Result<()> {
         match self.objects.change(&object(number), Change::Remove) {
             Ok(()) | Err(ObjectError::NotFound(_)) => Ok(()),
             Err(error) => Err(failed("removing an object of records")(error)),

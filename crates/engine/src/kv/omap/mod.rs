@@ -9,6 +9,7 @@
 //! old range before it removes what it moved.
 
 mod cache;
+mod copies;
 mod flights;
 mod index;
 mod ranges;
@@ -25,7 +26,7 @@ use parking_lot::{Mutex, RwLock};
 use self::cache::Cache;
 use self::flights::Flights;
 use self::index::Index;
-use self::ranges::Ranges;
+use self::ranges::{Range, Ranges};
 pub use self::terms::OmapTerms;
 use self::terms::{Changes, after, failed};
 use super::{Kv, KvMemory, Put};
@@ -44,7 +45,7 @@ pub struct OmapKv {
     room: Arc<ObjectRoom>,
     terms: OmapTerms,
     index: Index,
-    /// Held shared while an object of a range is read.
+    /// Held shared while an object of a range is read, so only a change of the ranges themselves takes it alone.
     ranges: RwLock<Ranges>,
     /// Held by the only thread that changes records, before all other locks.
     writer: Mutex<Writer>,
@@ -110,12 +111,13 @@ impl OmapKv {
         self.writer.lock().next
     }
 
-    /// Reads every record, and drops it.
+    /// Reads the header of every object and every record, and drops them.
     ///
     /// # Errors
     ///
     /// Those of [`Kv`].
     pub fn read_all(&self) -> Result<()> {
+        self.ranges.read().forget_checked();
         let mut next = Some(Vec::new());
         while let Some(from) = next {
             next = self.portion(&from, None, SCANNED_KEYS_MAX)?.1;
@@ -159,27 +161,44 @@ impl OmapKv {
             self.land(writer)?;
         }
         self.changing(|| self.make_room(writer, &changes))?;
-        let mut parts: BTreeMap<Vec<u8>, Changes> = BTreeMap::new();
-        {
-            let mut ranges = self.ranges.write();
-            for (key, value) in &changes {
-                let first = ranges.note_change(key, value.is_some());
-                parts.entry(first).or_default().insert(key.clone(), value.clone());
-            }
-        }
+        let parts = self.changing(|| self.parts_of(&changes))?;
         self.fresh.lock().extend(changes.clone());
         self.cache.lock().forget(changes.keys());
-        for (first, part) in parts {
+        for (first, (number, part)) in parts {
             if part.values().any(Option::is_none) {
-                writer.thinned.insert(first.clone());
+                writer.thinned.insert(first);
             }
-            let number = self.ranges.read().of(&first).number;
             writer.flights.begin(&*self.objects, object(number), part);
         }
         match writer.flights.bytes() > IN_FLIGHT_BYTES_MAX {
             true => self.land(writer),
             false => Ok(()),
         }
+    }
+
+    /// The changes by the first keys of their ranges, with the numbers of the objects. Counts them.
+    fn parts_of(&self, changes: &Changes) -> Result<BTreeMap<Vec<u8>, (u64, Changes)>> {
+        let ranges = self.ranges.read();
+        let mut parts: BTreeMap<Vec<u8>, (u64, Changes)> = BTreeMap::new();
+        for (key, value) in changes {
+            let range = ranges.of(key);
+            self.check_first_use(&ranges, range)?;
+            if value.is_some() {
+                ranges.note_set(range.first);
+            }
+            let (_, part) = parts.entry(range.first.to_vec()).or_insert_with(|| (range.number, Changes::new()));
+            part.insert(key.clone(), value.clone());
+        }
+        Ok(parts)
+    }
+
+    /// Compares the header of a range's object, if that was not done yet.
+    fn check_first_use(&self, ranges: &Ranges, range: Range<'_>) -> Result<()> {
+        if !range.is_checked {
+            self.index.check_object(range.number, self.terms.volume_id)?;
+            ranges.note_checked(range.first);
+        }
+        Ok(())
     }
 
     fn flush_holding(&self, writer: &mut Writer) -> Result<()> {
@@ -200,6 +219,7 @@ impl OmapKv {
     fn portion(&self, from: &[u8], to: Option<&[u8]>, limit: usize) -> Result<(Vec<Pair>, Option<Vec<u8>>)> {
         let ranges = self.ranges.read();
         let range = ranges.of(from);
+        self.check_first_use(&ranges, range)?;
         let scanned = self.objects.scan(object(range.number), from, limit).map_err(failed("reading records"))?;
         let is_before = |key: &[u8], end: Option<&[u8]>| end.is_none_or(|end| key < end);
         let end = range.end.filter(|end| is_before(end, to));
@@ -254,7 +274,11 @@ impl Kv for OmapKv {
         let unknown: BTreeSet<&[u8]> = keys.iter().map(|key| &key[..]).filter(|key| !known.contains_key(key)).collect();
         let ranges = self.ranges.read();
         let mut by_object: BTreeMap<u64, Vec<&[u8]>> = BTreeMap::new();
-        unknown.iter().for_each(|key| by_object.entry(ranges.of(key).number).or_default().push(key));
+        for key in &unknown {
+            let range = ranges.of(key);
+            self.check_first_use(&ranges, range)?;
+            by_object.entry(range.number).or_default().push(key);
+        }
         let mut look_ups: Vec<KeyLookUp<'_>> =
             by_object.into_iter().map(|(number, keys)| KeyLookUp::new(object(number), keys)).collect();
         self.objects.look_up_all(&mut look_ups);

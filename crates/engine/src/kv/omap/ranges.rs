@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use super::terms::after;
 
@@ -20,14 +21,24 @@ pub struct Range<'a> {
     pub number: u64,
     /// It has at most so many keys, as far as this process knows.
     pub keys: u64,
+    /// The header of its object was compared.
+    pub is_checked: bool,
 }
 
-/// The object of a range, and its keys.
+/// The object of a range, and its keys. Counts change while others read, because a read may wait for the cluster.
 struct Held {
     number: u64,
-    keys: u64,
+    keys: AtomicU64,
     /// What the index says of them.
-    noted: u64,
+    noted: AtomicU64,
+    is_checked: AtomicBool,
+}
+
+impl Held {
+    fn new(number: u64, keys: u64, noted: u64, is_checked: bool) -> Self {
+        let (keys, noted) = (AtomicU64::new(keys), AtomicU64::new(noted));
+        Self { number, keys, noted, is_checked: AtomicBool::new(is_checked) }
+    }
 }
 
 /// All ranges, by their first keys.
@@ -47,12 +58,12 @@ impl Ranges {
 
     /// Adds a range as the index has it. Since it was noted, it may have got more keys.
     pub fn add_noted(&mut self, first: Vec<u8>, number: u64, noted: u64, keys_max: u64) {
-        self.0.insert(first, Held { number, keys: noted + step(keys_max), noted });
+        self.0.insert(first, Held::new(number, noted + step(keys_max), noted, false));
     }
 
-    /// Adds a range with so many keys, of which the index knows.
+    /// Adds a range with so many keys, of which the index knows. Its object was made or read.
     pub fn add(&mut self, first: Vec<u8>, number: u64, keys: u64) {
-        self.0.insert(first, Held { number, keys, noted: keys });
+        self.0.insert(first, Held::new(number, keys, keys, true));
     }
 
     /// Removes a range. Its keys belong to the range before it.
@@ -65,36 +76,48 @@ impl Ranges {
         let here = self.0.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
         let (first, held) = here.expect("the first range begins with the empty key");
         let end = self.0.range::<[u8], _>((Bound::Included(&after(first)[..]), Bound::Unbounded)).next();
-        Range { first, end: end.map(|(first, _)| &first[..]), number: held.number, keys: held.keys }
+        let (keys, is_checked) = (held.keys.load(Relaxed), held.is_checked.load(Relaxed));
+        Range { first, end: end.map(|(first, _)| &first[..]), number: held.number, keys, is_checked }
     }
 
-    /// Counts a key that is set. Returns the first key of its range.
-    pub fn note_change(&mut self, key: &[u8], is_set: bool) -> Vec<u8> {
-        let here = self.0.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back();
-        let (first, held) = here.expect("the first range begins with the empty key");
-        held.keys += u64::from(is_set);
-        first.clone()
+    /// Counts a key that is set in the range with this first key.
+    pub fn note_set(&self, first: &[u8]) {
+        if let Some(held) = self.0.get(first) {
+            held.keys.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// The header of the range's object was compared.
+    pub fn note_checked(&self, first: &[u8]) {
+        if let Some(held) = self.0.get(first) {
+            held.is_checked.store(true, Relaxed);
+        }
+    }
+
+    /// The headers of all objects are to be compared again.
+    pub fn forget_checked(&self) {
+        self.0.values().for_each(|held| held.is_checked.store(false, Relaxed));
     }
 
     /// A range was counted.
-    pub fn set_count(&mut self, first: &[u8], keys: u64) {
-        if let Some(held) = self.0.get_mut(first) {
-            held.keys = keys;
+    pub fn set_count(&self, first: &[u8], keys: u64) {
+        if let Some(held) = self.0.get(first) {
+            held.keys.store(keys, Relaxed);
         }
     }
 
     /// Ranges that have many more or fewer keys than the index says: first key, number, keys.
     pub fn unnoted(&self, keys_max: u64) -> Vec<(Vec<u8>, u64, u64)> {
-        let is_off = |held: &Held| held.keys.abs_diff(held.noted) >= step(keys_max);
-        let off = self.0.iter().filter(|(_, held)| is_off(held));
-        off.map(|(first, held)| (first.clone(), held.number, held.keys)).collect()
+        let counted = self.0.iter().map(|(first, held)| (first, held, held.keys.load(Relaxed)));
+        let off = counted.filter(|(_, held, keys)| keys.abs_diff(held.noted.load(Relaxed)) >= step(keys_max));
+        off.map(|(first, held, keys)| (first.clone(), held.number, keys)).collect()
     }
 
     /// The index has these counts now.
-    pub fn set_noted(&mut self, counts: &[(Vec<u8>, u64, u64)]) {
+    pub fn set_noted(&self, counts: &[(Vec<u8>, u64, u64)]) {
         for (first, _, keys) in counts {
-            if let Some(held) = self.0.get_mut(first) {
-                held.noted = *keys;
+            if let Some(held) = self.0.get(first) {
+                held.noted.store(*keys, Relaxed);
             }
         }
     }
@@ -129,8 +152,7 @@ mod tests {
         assert_eq!(ranges.of(&[1]).keys, 20, "it may have got a step more");
         assert_eq!(ranges.unnoted(80), [(Vec::new(), 0, 20)]);
         ranges.set_noted(&ranges.unnoted(80));
-        assert_eq!(ranges.note_change(&[1], true), []);
-        ranges.note_change(&[1], false);
+        ranges.note_set(&[]);
         assert_eq!((ranges.of(&[1]).keys, ranges.unnoted(80)), (21, Vec::new()));
     }
 }

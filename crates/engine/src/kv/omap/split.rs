@@ -9,20 +9,20 @@
 //! A range without records goes in the same way: one change of the index takes the range away and notes the object,
 //! then the object is removed, and then the note.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use oncefs_rados::{Change, KeyChange, KeyScan, Pending, SCANNED_KEYS_MAX, WhenFull};
+use oncefs_rados::{Change, Error as ObjectError, KeyChange, KeyScan, WhenFull};
 
+use super::copies::Copies;
 use super::terms::{Changes, after, failed};
 use super::{OmapKv, Writer};
 use crate::Result;
-use crate::format::records_index::{IndexEntry, header, object};
-use crate::objects::epoch::land;
+use crate::format::records_index::{HEADER_BYTES, IndexEntry, header, object};
 
-/// What a failed copy was.
-const COPYING: &str = "copying records to a new object";
-/// Copies in flight.
-const COPIES_MAX: usize = 4;
+/// Records of one copy. One of them may have tens of KiB.
+const COPIED_KEYS_MAX: usize = 32;
+/// Records that are read together to be counted.
+const COUNTED_KEYS_MAX: usize = 256;
 
 /// A range whose records were counted.
 struct Counted {
@@ -33,8 +33,12 @@ struct Counted {
 }
 
 impl OmapKv {
-    /// Splits ranges that these changes would make too large.
+    /// Splits ranges that these changes would make too large. While the pool is full, they grow beyond their bound
+    /// instead: a copy takes room before the old records give theirs back.
     pub(super) fn make_room(&self, writer: &mut Writer, changes: &Changes) -> Result<()> {
+        if self.room.is_full() {
+            return Ok(());
+        }
         let mut touched: BTreeSet<Vec<u8>> = {
             let ranges = self.ranges.read();
             changes.keys().map(|key| ranges.of(key).first.to_vec()).collect()
@@ -43,10 +47,12 @@ impl OmapKv {
             if self.is_to_be_counted(&first, changes) {
                 self.land(writer)?;
                 let counted = self.count(&first)?;
-                match counted.keys.len() as u64 > self.terms.keys_max / 2 {
-                    true => touched.extend([self.split(writer, &counted)?, first]),
-                    false => self.ranges.write().set_count(&first, counted.keys.len() as u64),
+                if counted.keys.len() as u64 <= self.terms.keys_max / 2 {
+                    self.ranges.read().set_count(&first, counted.keys.len() as u64);
+                    continue;
                 }
+                let Some(middle) = self.split(writer, &counted)? else { return Ok(()) };
+                touched.extend([middle, first]);
             }
         }
         Ok(())
@@ -69,20 +75,23 @@ impl OmapKv {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut next = Some(first.to_vec());
         while let Some(from) = next {
-            let (pairs, rest) = self.portion(&from, end.as_deref(), SCANNED_KEYS_MAX)?;
+            let (pairs, rest) = self.portion(&from, end.as_deref(), COUNTED_KEYS_MAX)?;
             keys.extend(pairs.into_iter().map(|(key, _)| key));
             next = rest.filter(|rest| end.as_ref().is_none_or(|end| rest < end));
         }
         Ok(Counted { first: first.to_vec(), number, end, keys })
     }
 
-    /// Moves the upper half of a range to a new object. Returns the first key of the new range.
-    fn split(&self, writer: &mut Writer, counted: &Counted) -> Result<Vec<u8>> {
+    /// Moves the upper half of a range to a new object. Returns the first key of the new range. None: the pool is full,
+    /// and nothing changed.
+    fn split(&self, writer: &mut Writer, counted: &Counted) -> Result<Option<Vec<u8>>> {
         let Counted { first, number, end, keys } = counted;
         let (lower, upper) = keys.split_at(keys.len() / 2);
         let (middle, last) = (&upper[0], &upper[upper.len() - 1]);
         let new = writer.next;
-        self.copy(middle, end.as_deref(), new)?;
+        if !self.copy(middle, end.as_deref(), new)? {
+            return Ok(None);
+        }
         let moved = IndexEntry::Moved { number: *number, from: middle.clone(), to: after(last) };
         let range = |first: &Vec<u8>, number, keys: &[Vec<u8>]| IndexEntry::Range {
             first: first.clone(),
@@ -99,38 +108,43 @@ impl OmapKv {
             ranges.add(middle.clone(), new, upper.len() as u64);
         }
         self.index.remove_moved(*number, middle, &after(last))?;
-        Ok(middle.clone())
+        Ok(Some(middle.clone()))
     }
 
-    /// Makes an object with a copy of the records from a key to the end of its range.
-    fn copy(&self, middle: &[u8], end: Option<&[u8]>, number: u64) -> Result<()> {
+    /// Makes an object with a copy of the records from a key to the end of its range. False: the pool is full, and the
+    /// object is gone again.
+    fn copy(&self, middle: &[u8], end: Option<&[u8]>, number: u64) -> Result<bool> {
+        let mut copies = Copies::default();
+        let read = self.begin_copies(&mut copies, middle, end, number);
+        // All are awaited before an error returns: none may reach the object after what follows.
+        let landed = copies.land();
+        read?;
+        match landed {
+            Ok(()) => Ok(true),
+            Err(ObjectError::Full) => {
+                self.room.note_full();
+                self.index.remove_object(number)?;
+                Ok(false)
+            }
+            Err(error) => Err(failed("copying records to a new object")(error)),
+        }
+    }
+
+    /// Begins the copies, until one fails.
+    fn begin_copies(&self, copies: &mut Copies, middle: &[u8], end: Option<&[u8]>, number: u64) -> Result<()> {
         let name = object(number);
         let made = Change::Create { bytes: &header(self.terms.volume_id, Some(number)) };
-        let mut copies: VecDeque<Box<dyn Pending>> =
-            VecDeque::from([self.objects.begin(&name, made, None, WhenFull::UsesReserve)]);
-        let begun = self.begin_copies(&name, middle, end, &mut copies);
-        // All are awaited, also after an error.
-        begun.and(land(copies.make_contiguous()).map_err(failed(COPYING)))
-    }
-
-    fn begin_copies(
-        &self,
-        name: &str,
-        middle: &[u8],
-        end: Option<&[u8]>,
-        copies: &mut VecDeque<Box<dyn Pending>>,
-    ) -> Result<()> {
+        copies.add(HEADER_BYTES, self.objects.begin(&name, made, None, WhenFull::Fails));
         let mut next = Some(middle.to_vec());
         while let Some(from) = next {
-            let (pairs, rest) = self.portion(&from, end, SCANNED_KEYS_MAX)?;
+            let (pairs, rest) = self.portion(&from, end, COPIED_KEYS_MAX)?;
+            let bytes = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+            if !copies.wait_for_room(bytes) {
+                return Ok(());
+            }
             let changes: Vec<_> = pairs.iter().map(|(key, value)| KeyChange::Set { key, value }).collect();
             let change = Change::Keys { changes: &changes, attribute: None };
-            copies.push_back(self.objects.begin(name, change, None, WhenFull::UsesReserve));
-            if copies.len() > COPIES_MAX
-                && let Some(oldest) = copies.pop_front()
-            {
-                oldest.wait().map_err(failed(COPYING))?;
-            }
+            copies.add(bytes, self.objects.begin(&name, change, None, WhenFull::Fails));
             next = rest.filter(|rest| end.is_none_or(|end| rest[..] < *end));
         }
         Ok(())
@@ -178,7 +192,7 @@ impl OmapKv {
             .map(|(first, number, keys)| IndexEntry::Range { first: first.clone(), number: *number, keys: *keys })
             .collect();
         self.index.change(&entries, &[])?;
-        self.ranges.write().set_noted(&counts);
+        self.ranges.read().set_noted(&counts);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use oncefs_rados::{
 use oncefs_toolbox::Random;
 
 use super::*;
-use crate::format::records_index::INDEX;
+use crate::format::records_index::{INDEX, header};
 use crate::kv::{MemoryKv, RocksKv};
 
 const ID: [u8; 16] = [5; 16];
@@ -288,6 +288,69 @@ fn a_store_that_is_dropped_leaves_no_change_under_way() {
         0
     });
     assert_eq!(all(&open_on(Arc::new(crashed), terms(6))).len(), 2);
+}
+
+#[test]
+fn a_full_pool_is_not_asked_for_the_room_of_a_split() {
+    let (objects, kv) = made(8);
+    objects.set_full(true);
+    for n in 0..40 {
+        kv.write(vec![put(n, n)]).unwrap();
+    }
+    kv.flush().unwrap();
+    assert!(kv.room.is_full());
+    assert_eq!((kv.objects(), all(&kv).len()), (1, 40));
+    assert_tidy(&objects, &kv);
+    objects.set_full(false);
+    kv.room.look();
+    kv.write(vec![put(40, 40)]).unwrap();
+    kv.flush().unwrap();
+    assert!(kv.objects() > 2, "{} objects", kv.objects());
+    assert_eq!(all(&kv), (0..41).map(|n| (key(n), put(n, n).1.unwrap())).collect::<Vec<_>>());
+    assert_tidy(&objects, &kv);
+}
+
+#[test]
+fn a_split_copies_more_records_than_one_copy_has() {
+    let (objects, kv) = made(300);
+    let large = |n: u64| (key(n), Some(vec![n as u8; 4000]));
+    for batch in 0..8 {
+        kv.write((50 * batch..50 * (batch + 1)).map(large).collect()).unwrap();
+    }
+    kv.flush().unwrap();
+    assert_eq!(kv.objects(), 2);
+    assert_eq!(all(&kv), (0..400).map(|n| (key(n), large(n).1.unwrap())).collect::<Vec<_>>());
+    assert_tidy(&objects, &kv);
+}
+
+#[test]
+fn an_object_lost_under_a_mounted_volume_fails_the_next_checkpoint_and_is_not_made_again() {
+    let (objects, kv) = made(100);
+    kv.write((0..6).map(|n| put(n, n)).collect()).unwrap();
+    kv.seal(put(50, 1)).unwrap();
+    objects.change(&object(0), Change::Remove).unwrap();
+    let lost = kv.write(vec![put(1, 2)]).and_then(|()| kv.seal(put(50, 2))).unwrap_err();
+    assert!(matches!(&lost, Error::Corrupt { detail, .. } if detail.contains("is missing")), "{lost}");
+    assert_eq!(objects.names().unwrap(), [INDEX]);
+    assert!(kv.write(vec![put(1, 3)]).is_err(), "nothing follows a change that failed");
+    assert!(all_result(&open_on(Arc::new(objects), terms(100))).is_err());
+}
+
+#[test]
+fn an_object_of_another_volume_is_refused_when_it_is_first_used() {
+    let (objects, kv) = made(100);
+    kv.write(vec![put(1, 1)]).unwrap();
+    kv.flush().unwrap();
+    kv.read_all().unwrap();
+    for foreign in [header([6; 16], Some(0)), header(ID, Some(1)), header(ID, None)] {
+        objects.change(&object(0), Change::WriteFull { bytes: &foreign }).unwrap();
+        let opened = || open_on(Arc::new(objects.clone()), terms(100));
+        assert!(opened().get(&key(1)).is_err());
+        assert!(opened().get_all(&[key(1)]).is_err());
+        assert!(opened().scan(&[], &[0xFF], 9).is_err());
+        assert!(opened().write(vec![put(1, 2)]).is_err());
+        assert!(kv.read_all().is_err(), "it looks again");
+    }
 }
 
 #[test]

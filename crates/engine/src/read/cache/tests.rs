@@ -132,8 +132,31 @@ fn a_spent_block_that_is_read_again_is_like_any_other_and_a_read_for_no_file_spe
     }
     (100..132).for_each(|pbn| admit_awaited(&cache, pbn, 1, &counters));
     assert_eq!(evicted(&counters), (0, 32));
-    assert!((1..=32).all(|pbn| cache.holds(Pbn(pbn))), "the clock spares them once");
+    assert!((1..=16).all(|pbn| cache.holds(Pbn(pbn))), "the clock spares them once");
+    assert!((17..=32).all(|pbn| !cache.holds(Pbn(pbn))), "a read for no file makes no block recent");
     cache.check();
+}
+
+#[test]
+fn a_spent_block_that_is_read_for_no_file_stays_spent_and_such_a_read_takes_no_reference() {
+    let (cache, counters) = (cache_of_slots(SHARD_SLOTS_MIN), Counters::default());
+    let slots = SHARD_SLOTS_MIN as u64;
+    (1..=slots).for_each(|pbn| admit_awaited(&cache, pbn, 1, &counters));
+    for pbn in 1..=16 {
+        assert!(read(&cache, pbn).is_some());
+        assert!(cache.get(Pbn(pbn), NOBODY, &mut [0; BLOCK_BYTES]).is_some());
+    }
+    (100..108).for_each(|pbn| admit_awaited(&cache, pbn, 1, &counters));
+    assert_eq!(evicted(&counters), (8, 0));
+    cache.check();
+
+    let cache = cache_of_slots(SHARD_SLOTS_MIN);
+    admit(&cache, 5, &block_of(5));
+    cache.admit_awaited(Pbn(5), NOBODY, 2, &block_of(5), &counters);
+    let awaited = |cache: &ReadCache| cache.shards[0].lock().slots[0].awaited;
+    assert_eq!(awaited(&cache), 2);
+    assert!(read(&cache, 5).is_some());
+    assert_eq!(awaited(&cache), 1);
 }
 
 /// Reads of a file of which every other block repeats an earlier one, which was read about 500 blocks before.

@@ -86,6 +86,11 @@ fn files_are_compressed_and_expanded_at_once_and_the_volume_gets_its_old_form_ba
     assert_eq!(mount.figure("space", "stored_bytes"), before, "what was shared is shared");
     assert_same(&mount.join("tree"), &files);
     mount.umount();
+    // An earlier version takes a policy of a file's own for compression for damaged.
+    assert_eq!(version(&mount), 3);
+    mount.mount();
+    run(Command::new(oncefs()).args(["policy", "set"]).arg(&two).arg("compress=none"));
+    mount.umount();
     assert!(version(&mount) < 3, "version {}", version(&mount));
     assert!(!mount.volume().join("fragments").exists());
     mount.assert_clean();

@@ -14,6 +14,7 @@ use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::stats::counters::Counters;
 use crate::tests::compress::{compress_all, text};
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::tests::packs::passed_over;
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, BackgroundStep, Blocks, DedupCommand, DefragOptions, Lbn, MapId, Pbn, ScrubCommand, Tag};
 
@@ -203,6 +204,24 @@ fn shared_reads() -> Volume {
     volume
 }
 
+/// More shared blocks are read than the read cache holds: some for both files, and then all others for one.
+fn shared_reads_beyond_the_cache() -> Volume {
+    let (devices, volume) = open(Settings { inline: Inline::All, ..two_levels() });
+    for (n, part) in unique(MANY, 1).chunks(50 * BLOCK_BYTES).enumerate() {
+        (1..=2).for_each(|map| volume.write(MapId(map), n as u64 * 50 * BLOCK, part, |_, _| ()).unwrap());
+    }
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let volume = devices.open();
+    let read = |map, first: usize| {
+        volume.metadata.entries_at(&[first_block(&volume, map).plus(first as u64)]).unwrap();
+        drop(volume.reader.read(MapId(map), first as u64 * BLOCK, 50 * BLOCK_BYTES).unwrap());
+    };
+    (0..1_000).step_by(50).for_each(|first| (1..=2).for_each(|map| read(map, first)));
+    (1_000..MANY).step_by(50).for_each(|first| read(1, first));
+    volume
+}
+
 /// A small file beside another.
 fn small_reads() -> Volume {
     let (devices, volume) = open(one_level());
@@ -262,10 +281,12 @@ fn every_counter_moves() {
         damage_and_replicas,
         defrag,
         shared_reads,
+        shared_reads_beyond_the_cache,
         small_reads,
         compressed,
         compressed_in_line,
         repacked,
+        || passed_over().0,
     ];
     let mut still: BTreeSet<String> = Counters::default().snapshot().into_keys().collect();
     assert!(!still.is_empty(), "there are no counters");

@@ -439,8 +439,8 @@ fn a_damaged_pack_stays_where_it_is_and_its_fragment_is_suspected() {
     }
 }
 
-#[test]
-fn a_pack_whose_first_block_has_a_damaged_entry_stays_and_the_others_move() {
+/// A volume whose repacking passed over a pack with a damaged entry.
+pub fn passed_over() -> (Volume, Files) {
     let devices = Devices::new(Blocks(3_000), zstd());
     let (volume, files) = with_gaps(&devices, 300, 8);
     let places: Vec<FragmentPlace> = pbns_of(&volume, MapId(1))
@@ -456,6 +456,12 @@ fn a_pack_whose_first_block_has_a_damaged_entry_stays_and_the_others_move() {
     damage_entry(&devices, first(apart));
     let volume = devices.open();
     repack_all(&volume);
+    (volume, files)
+}
+
+#[test]
+fn a_pack_whose_first_block_has_a_damaged_entry_stays_and_the_others_move() {
+    let (volume, files) = passed_over();
     let counters = volume.base.stats.counters.snapshot();
     assert!(counters["fragments_repacked"] > 0, "other packs moved");
     assert!(counters["packs_passed_over"] > 0);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use oncefs_engine::kv::Put;
 use oncefs_engine::kv::omap::{OmapKv, OmapTerms};
-use oncefs_engine::objects::room::ObjectRoom;
+use oncefs_engine::objects::pool_room::ObjectRoom;
 use oncefs_rados::{
     Change, Error, Guard, Hold, KeyChange, KeyLookUp, KeyScan, KeyedObjects, Objects, Pair, Pending, Portion, Read,
     Result, SCANNED_KEYS_MAX, WhenFull,

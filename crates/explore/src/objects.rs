@@ -8,7 +8,7 @@ use std::sync::Arc;
 use oncefs_engine::device::{Device, Io};
 use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::objects::device::ObjectDevice;
-use oncefs_engine::objects::room::ObjectRoom;
+use oncefs_engine::objects::pool_room::ObjectRoom;
 use oncefs_rados::{Change, Guard, Hold, Objects, Pending, Read, Result, WhenFull};
 
 use crate::effect::{Effect, Pages};

@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use crate::keyring::key_of;
-use crate::library::{Handle, Library, c_text, library};
+use crate::librados::{Handle, Library, c_text, library};
 use crate::silence::Silence;
 use crate::{Access, Error, Result};
 

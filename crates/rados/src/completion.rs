@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::library::{Handle, Library};
+use crate::librados::{Handle, Library};
 use crate::silence::Silence;
 
 /// An operation that may be under way.

@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use crate::key_change::KeyChange;
 use crate::key_text;
-use crate::library::{Handle, Library};
+use crate::librados::{Handle, Library};
 
 /// Texts as librados takes them: their places and their lengths.
 pub struct Texts {

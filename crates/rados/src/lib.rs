@@ -1,21 +1,22 @@
 //! Objects of a Ceph cluster: named bytes in a namespace of a pool, which the cluster replicates, repairs and spreads.
 //!
 //! librados is loaded at run time, so that programs without a cluster need neither the library nor its package. All of
-//! its unsafe calls are in `library.rs`, `cluster.rs`, `context.rs`, `pool.rs`, `pool_keys.rs`,
-//! `key_lists.rs`, `hold.rs` and `completion.rs`. Callers use the traits [`Objects`] and [`KeyedObjects`], which a twin in memory has too.
+//! its unsafe calls are in `librados.rs`, `cluster.rs`, `io_context.rs`, `pool.rs`, `pool_keys.rs`, `key_lists.rs`,
+//! `lock_and_fence.rs` and `completion.rs`. Callers use the traits [`Objects`] and [`KeyedObjects`], which a twin in
+//! memory has too.
 
-mod access;
+mod address;
 mod cluster;
 mod completion;
-mod context;
 mod error;
-mod hold;
+mod io_context;
 mod key_change;
 mod key_lists;
 mod key_text;
 mod keyring;
 mod keys;
-mod library;
+mod librados;
+mod lock_and_fence;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
 mod objects;
@@ -23,12 +24,12 @@ mod pool;
 mod pool_keys;
 mod silence;
 
-pub use access::Access;
+pub use address::Access;
 pub use cluster::Cluster;
 pub use error::{Error, Result};
-pub use hold::{Hold, LOCK_OBJECT};
 pub use key_change::KeyChange;
 pub use keys::{KeyLookUp, KeyScan, KeyedObjects, Pair, Portion, SCANNED_KEYS_MAX};
+pub use lock_and_fence::{Hold, LOCK_OBJECT};
 #[cfg(any(test, feature = "testing"))]
 pub use memory::MemoryObjects;
 pub use objects::{Change, Guard, Objects, Pending, Read, WhenFull};

@@ -5,9 +5,9 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::completion::Completion;
-use crate::context::Context;
+use crate::io_context::Context;
 use crate::key_lists;
-use crate::library::{EQUAL, FULL_FORCE, FULL_TRY, Handle, Library, c_text};
+use crate::librados::{EQUAL, FULL_FORCE, FULL_TRY, Handle, Library, c_text};
 use crate::{Access, Change, Cluster, Error, Guard, Hold, Objects, Pending, Read, Result, WhenFull};
 
 /// Tells by being made whether a pool has room.

@@ -6,11 +6,11 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::completion::Completion;
-use crate::context::Context;
+use crate::io_context::Context;
 use crate::key_lists::Texts;
 use crate::key_text;
 use crate::keys::{KeyLookUp, KeyScan, KeyedObjects, Pair, Portion, SCANNED_KEYS_MAX};
-use crate::library::{Handle, c_text};
+use crate::librados::{Handle, c_text};
 use crate::{Error, Pool, Result};
 
 /// Where librados puts the results of a read of keys.

@@ -22,11 +22,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rocksdb::{DB, ReadOptions, ReadTier};
 
-use super::ahead::Ahead;
-use super::failed::may_pass;
 pub use super::paths::{FOLDER, Place};
 use super::paths::{LIST, LIST_ASIDE};
-use super::{files, manifest, proof};
+use super::rocks_errors::may_pass;
+use super::unlisted_copies::Ahead;
+use super::{files, manifest, table_proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Copies, Error};
 
@@ -247,12 +247,12 @@ impl Keeper {
         let copy = (self.copies == Copies::Two).then(|| self.place.copy(number));
         let table = self.place.table(number);
         match files::take_in(file, number, level, copy.as_deref()) {
-            Ok(entry) if proof::proves_itself(copy.as_ref().unwrap_or(&table))? => {
+            Ok(entry) if table_proof::proves_itself(copy.as_ref().unwrap_or(&table))? => {
                 claim.done(entry);
                 Ok(Some(entry))
             }
             Ok(_) => Ok(None),
-            Err(error) => match proof::proves_itself(&table) {
+            Err(error) => match table_proof::proves_itself(&table) {
                 // The host refused the copy, and the file is not at fault.
                 Ok(true) => Err(error),
                 Ok(false) => Ok(None),

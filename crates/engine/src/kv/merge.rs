@@ -20,9 +20,9 @@ use rocksdb::Options;
 use rocksdb::compaction_filter::{CompactionFilter, Decision};
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
 
-use super::ahead::Ahead;
 use super::files;
 use super::paths::Place;
+use super::unlisted_copies::Ahead;
 
 const NAME: &CStr = c"oncefs-copies-of-merges";
 

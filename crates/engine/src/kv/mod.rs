@@ -1,25 +1,25 @@
 //! The sorted state below the log: an ordered key-value store, checkpointed, never logged by itself.
 
-mod ahead;
 pub mod copies;
 mod correct_bytes;
-mod failed;
 #[cfg(any(test, feature = "testing"))]
 mod faulty;
 mod files;
-mod follower;
+mod listing_thread;
 mod manifest;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
 mod merge;
 pub mod omap;
 mod paths;
-mod proof;
 mod restore;
 mod restore_in_use;
 mod rocks;
+mod rocks_errors;
 pub(crate) mod salvage;
 mod table_file;
+mod table_proof;
+mod unlisted_copies;
 
 #[cfg(any(test, feature = "testing"))]
 pub use faulty::{FaultyKv, RECORDS};

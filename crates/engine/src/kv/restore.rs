@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{self, CURRENT};
 use super::paths::Place;
-use super::{manifest, proof};
+use super::{manifest, table_proof};
 use crate::format::record_list::{RecordFile, RecordList};
 use crate::{Error, Result};
 
@@ -165,7 +165,7 @@ pub fn compare(
 /// A file written after the last copies has only its own checksums.
 fn look_at_unlisted(place: &Place, number: u64) -> io::Result<FilesFound> {
     let mut found = FilesFound::default();
-    if !proof::proves_itself(&place.table(number)).unwrap_or(false) {
+    if !table_proof::proves_itself(&place.table(number)).unwrap_or(false) {
         let name = files::table_name(number);
         found.left.push(format!("the record file {name} is damaged, and it was made after the last copies"));
     }

@@ -14,11 +14,11 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use rocksdb::DB;
 
 use super::copies::Updated;
-use super::failed::{failed, table_of};
 use super::paths::Place;
 use super::restore::{self, FilesFound};
 use super::rocks::{self, Records};
-use super::{correct_bytes, files, manifest, proof, salvage};
+use super::rocks_errors::{failed, table_of};
+use super::{correct_bytes, files, manifest, salvage, table_proof};
 use crate::format::record_list::RecordList;
 use crate::{Error, Result};
 
@@ -282,7 +282,7 @@ fn damaged(place: &Place, list: Option<&RecordList>, live: &[u64], table: Option
 fn is_sound(place: &Place, list: Option<&RecordList>, number: u64) -> bool {
     match list.and_then(|list| list.entry(number)) {
         Some(entry) => files::is_whole(&place.table(number), entry),
-        None => proof::proves_itself(&place.table(number)).is_ok_and(|is_proved| is_proved),
+        None => table_proof::proves_itself(&place.table(number)).is_ok_and(|is_proved| is_proved),
     }
 }
 

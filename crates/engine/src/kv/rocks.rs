@@ -14,13 +14,13 @@ use rocksdb::{
     WriteBatch, WriteOptions,
 };
 
-use super::ahead::Ahead;
 use super::copies::{Keeper, Updated};
-use super::failed::{failed, may_pass};
-use super::follower::Follower;
+use super::listing_thread::Follower;
 use super::paths::Place;
 use super::restore::{self, FilesFound};
+use super::rocks_errors::{failed, may_pass};
 use super::salvage::{self, Salvaged, Terms};
+use super::unlisted_copies::Ahead;
 use super::{Kv, KvMemory, Put, files, manifest, merge};
 use crate::format::checkpoint::Checkpoint;
 use crate::format::keys;

@@ -400,7 +400,7 @@ fn remove_dir(path: &Path) -> io::Result<()> {
 }
 
 fn rocks_failed(error: rocksdb::Error) -> Error {
-    super::failed::failed("salvaging the record store", &error)
+    super::rocks_errors::failed("salvaging the record store", &error)
 }
 
 #[cfg(test)]

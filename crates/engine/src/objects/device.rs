@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use oncefs_rados::{Change, Error, Objects, Read};
 
 use super::epoch::Epoch;
-use super::flights::{Flights, Owned};
-use super::room::ObjectRoom;
+use super::in_flight::{Flights, Owned};
+use super::pool_room::ObjectRoom;
 use crate::device::{Device, Io};
 use crate::format::image::{self, ImageHeader};
 use crate::sync::AtomicU64;

@@ -126,7 +126,7 @@ mod tests {
     use crate::device::Device;
     use crate::format::image::ImageHeader;
     use crate::objects::device::ObjectDevice;
-    use crate::objects::room::ObjectRoom;
+    use crate::objects::pool_room::ObjectRoom;
 
     static NOW: AtomicU64 = AtomicU64::new(1_000_000);
 

@@ -2,8 +2,8 @@
 
 pub mod device;
 pub mod epoch;
-pub mod flights;
 pub mod head;
 pub mod held_lease;
+pub mod in_flight;
 pub mod lease;
-pub mod room;
+pub mod pool_room;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::objects::room::ObjectRoom;
+use crate::objects::pool_room::ObjectRoom;
 
 /// What has to have room for new blocks.
 #[derive(Clone)]

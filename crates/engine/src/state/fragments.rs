@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::format::fragment::{FragmentPlace, is_fragment};
 use crate::format::ops::Op;
 use crate::format::page::{Entry, PACK, page_of, pbns_of};
-use crate::state::holders::Holders;
+use crate::state::fragment_holders::Holders;
 use crate::state::published::{MovedFragment, Plan, State, StoredBlock, StoredFragment};
 use crate::state::table::damaged_entry;
 use crate::{Blocks, Error, Pbn, Result, Tag};

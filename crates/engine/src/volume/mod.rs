@@ -2,13 +2,13 @@
 
 pub mod assembly;
 pub mod backend;
+pub mod clean_unmount;
 pub mod cut_log;
 pub mod data_device;
 pub mod exclusive_lock;
 pub mod files;
 pub mod grow;
 pub mod held_objects;
-pub mod leave;
 pub mod make_room;
 pub mod memory_budget;
 pub mod object_parts;

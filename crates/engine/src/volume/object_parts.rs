@@ -17,7 +17,7 @@ use crate::objects::device::{OBJECT_BYTES, ObjectDevice};
 use crate::objects::epoch::Epoch;
 use crate::objects::head;
 use crate::objects::held_lease::{Renewer, boot_clock};
-use crate::objects::room::ObjectRoom;
+use crate::objects::pool_room::ObjectRoom;
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::unfinished::{OnSignature, Unfinished};
 use crate::{Blocks, Error, ObjectAccess, Result, WhenHeld};

@@ -22,7 +22,7 @@ const KEPT_WORDS: [Kept; 3] = [
             ("crates/engine/src/kv/merge.rs", "learns from RocksDB that a merge begins and ends"),
             ("crates/engine/src/kv/restore_in_use", "opens the database again after its files were restored"),
             ("crates/engine/src/kv/salvage", "makes a new database from a damaged one"),
-            ("crates/engine/src/kv/failed.rs", "turns RocksDB's errors into ours"),
+            ("crates/engine/src/kv/rocks_errors.rs", "turns RocksDB's errors into ours"),
         ],
     },
     Kept {
@@ -106,7 +106,7 @@ const FOREIGN_LOCKS_IN: [(&str, &str); 12] = [
     ("kv/omap/mod.rs", "waits for a cluster, which no schedule runs: a call is one step"),
     ("kv/omap/ranges.rs", "belongs to the store in objects"),
     ("kv/copies.rs", "belongs to RocksDB: a call is one step"),
-    ("kv/ahead.rs", "is for threads of RocksDB, which no schedule runs"),
+    ("kv/unlisted_copies.rs", "is for threads of RocksDB, which no schedule runs"),
 ];
 
 /// Whether a source without its tests takes locks or atomics from elsewhere than `crate::sync`.

@@ -9,7 +9,7 @@ use std::process::Command;
 use super::*;
 use crate::Copies;
 use crate::kv::rocks::{self, RocksKv};
-use crate::kv::{Kv, Put, proof, tables_in};
+use crate::kv::{Kv, Put, table_proof, tables_in};
 
 const RECORDS: u64 = 3_000;
 /// RocksDB merges as many files of one level.
@@ -78,7 +78,7 @@ fn assert_kept(dir: &Path) {
     assert_eq!(copies, listed);
     for entry in &list.files {
         for path in [place.table(entry.number), place.copy(entry.number)] {
-            assert!(files::is_whole(&path, entry) && proof::proves_itself(&path).unwrap(), "{}", path.display());
+            assert!(files::is_whole(&path, entry) && table_proof::proves_itself(&path).unwrap(), "{}", path.display());
         }
     }
 }

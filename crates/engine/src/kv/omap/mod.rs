@@ -9,11 +9,11 @@
 //! old range before it removes what it moved.
 
 mod cache;
-mod copies;
-mod flights;
+mod in_flight;
 mod index;
 mod ranges;
 mod split;
+mod split_copies;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,14 +24,14 @@ use oncefs_rados::{KeyLookUp, KeyedObjects, Pair, SCANNED_KEYS_MAX};
 use parking_lot::{Mutex, RwLock};
 
 use self::cache::Cache;
-use self::flights::Flights;
+use self::in_flight::Flights;
 use self::index::Index;
 use self::ranges::{Range, Ranges};
 pub use self::terms::OmapTerms;
 use self::terms::{Changes, after, failed};
 use super::{Kv, KvMemory, Put};
 use crate::format::records_index::object;
-use crate::objects::room::ObjectRoom;
+use crate::objects::pool_room::ObjectRoom;
 use crate::{Error, Result};
 
 /// A look-up reads so many records from its key on: neighbours are often wanted next.

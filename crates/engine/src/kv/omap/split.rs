@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use oncefs_rados::{Change, Error as ObjectError, KeyChange, KeyScan, WhenFull};
 
-use super::copies::Copies;
+use super::split_copies::Copies;
 use super::terms::{Changes, after, failed};
 use super::{OmapKv, Writer};
 use crate::Result;

@@ -57,7 +57,7 @@ fn assert_kept(dir: &Path) {
     assert_eq!(list.files.len(), tables_in(&place.copies).len());
     for entry in &list.files {
         for path in [place.table(entry.number), place.copy(entry.number)] {
-            assert!(files::is_whole(&path, entry) && proof::proves_itself(&path).unwrap(), "{}", path.display());
+            assert!(files::is_whole(&path, entry) && table_proof::proves_itself(&path).unwrap(), "{}", path.display());
         }
     }
 }
@@ -84,7 +84,7 @@ fn a_wrong_byte_of_a_file_without_a_copy_is_put_right() {
     // In the only block. The block is short, so the byte is found soon.
     change(&newest(dir.path()), &[3]);
     assert!(len < 2_000 && kv.get(&[0x70]).unwrap() == Some(vec![1]));
-    assert!(proof::proves_itself(&newest(dir.path())).unwrap());
+    assert!(table_proof::proves_itself(&newest(dir.path())).unwrap());
 }
 
 #[test]

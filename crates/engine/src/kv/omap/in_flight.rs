@@ -5,7 +5,7 @@ use oncefs_rados::{Change, Error, KeyChange, KeyedObjects, Pending, WhenFull};
 
 use super::terms::{Changes, failed};
 use crate::Result;
-use crate::objects::room::ObjectRoom;
+use crate::objects::pool_room::ObjectRoom;
 
 /// A change of one object.
 struct Flight {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use oncefs_rados::{Change, Error, Objects, Pending, WhenFull};
 
 use super::epoch::Epoch;
-use super::room::ObjectRoom;
+use super::pool_room::ObjectRoom;
 use crate::sync::{LockRank, Mutex};
 
 /// Bytes in flight. A writer that comes above this waits for the oldest. librados keeps a copy of them too.

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use parking_lot::{Condvar, Mutex};
 
 use super::paths::Place;
-use super::{files, proof};
+use super::{files, table_proof};
 use crate::Copies;
 use crate::format::record_list::RecordFile;
 
@@ -133,7 +133,7 @@ impl Ahead {
                 (files::take_in(file, number, 0, None)?, table)
             }
         };
-        Ok(proof::proves_itself(&kept)?.then_some(entry))
+        Ok(table_proof::proves_itself(&kept)?.then_some(entry))
     }
 }
 

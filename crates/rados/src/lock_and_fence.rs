@@ -10,8 +10,8 @@ use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 
-use crate::context::Context;
-use crate::library::c_text;
+use crate::io_context::Context;
+use crate::librados::c_text;
 use crate::{Error, Result};
 
 /// The object with the lock.

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use crate::completion::Completion;
-use crate::library::{Handle, Library, c_text};
+use crate::librados::{Handle, Library, c_text};
 use crate::{Access, Cluster, Error, Result};
 
 /// An I/O context. It outlives the operations that use it.

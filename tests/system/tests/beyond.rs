@@ -11,6 +11,7 @@ use std::time::Duration;
 use oncefs_system_tests::{BLOCK, Mount, bytes, eventually, oncefs, run};
 
 mod records;
+mod rounds;
 
 const MIB: u64 = 1 << 20;
 
@@ -440,4 +441,12 @@ fn a_volume_has_its_name_in_the_cluster_wherever_a_directory_is_accepted() {
     let again = oncefs_with(&states, &["mkfs", &name, "--experimental", "rados", "--conf", conf, "--size", "1G"]);
     let again = { again }.output().unwrap();
     assert!(String::from_utf8_lossy(&again.stderr).contains("is a volume already"), "{again:?}");
+}
+
+#[test]
+fn pjdfstest_passes_on_a_volume_in_objects() {
+    let Some(cluster) = Cluster::of_test("pjdfstest") else { return };
+    let mut mount = Mount::in_objects_with(&cluster.address(), &cluster.conf, "4G", &["--records", "rados"]);
+    mount.mount();
+    crate::pjdfstest::passes_on(&mut mount);
 }

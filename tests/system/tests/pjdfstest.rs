@@ -58,9 +58,8 @@ fn pjdfstest(dir: &Path, allow_remount: bool, patterns: &[&str]) -> Vec<String> 
     skipped.map(|name| name.trim().to_owned()).collect()
 }
 
-#[test]
-fn pjdfstest_passes() {
-    let mut mount = Mount::new("4G");
+/// Runs all of it on a mount.
+pub fn passes_on(mount: &mut Mount) {
     for (name, limit) in SKIPPED {
         println!("skipped: {name}: {limit}");
     }
@@ -69,4 +68,9 @@ fn pjdfstest_passes() {
     assert_eq!(skipped, SKIPPED.map(|(name, _)| name), "a skipped test shows nothing");
     assert_eq!(pjdfstest(&mount.dir(), true, &[REMOUNTING]), [""; 0], "a skipped test shows nothing");
     mount.check();
+}
+
+#[test]
+fn pjdfstest_passes() {
+    passes_on(&mut Mount::new("4G"));
 }

@@ -95,7 +95,7 @@ pub enum Command {
     Receive(receive::ReceiveArgs),
     /// Make everything written to a mounted volume durable
     Sync(sync::SyncArgs),
-    /// Mount volumes again whose daemon died, as fstab says
+    /// Remount volumes whose daemon died, as listed in fstab
     Revive(revive::ReviveArgs),
     /// Show the program's version
     Version,
@@ -154,7 +154,6 @@ fn call(command: Command) -> Outcome<u8> {
     Ok(exit::SUCCESS)
 }
 
-/// Parses the command line. `None`: it asked for help or the version, which was printed.
 /// The arguments with directories in the place of names of volumes. mkfs makes the directory, so it keeps the name.
 fn with_directories(arguments: Vec<OsString>) -> Outcome<Vec<OsString>> {
     let called_as = arguments.first().map(Path::new).and_then(Path::file_name);
@@ -162,6 +161,7 @@ fn with_directories(arguments: Vec<OsString>) -> Outcome<Vec<OsString>> {
     if is_mkfs { Ok(arguments) } else { cluster_name::resolve(arguments) }
 }
 
+/// Parses the command line. `None`: it asked for help or the version, which was printed.
 fn parse(arguments: Vec<OsString>) -> Outcome<Option<Command>> {
     let called_as = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or(OsStr::new("oncefs"));
     let parsed = match called_as.to_str() {

@@ -20,7 +20,7 @@ const REQUESTS_PER_MEASUREMENT: u32 = 16;
 const WEIGHT_OF_LESS: f64 = 0.5;
 const WEIGHT_OF_MORE: f64 = 0.125;
 
-/// What is known of device and compression, and whether blocks are compressed as they are written.
+/// The measured speeds of device and compression, and whether blocks are compressed as they are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CompressionPace {
     device_seconds: Option<f64>,
@@ -31,7 +31,7 @@ pub struct CompressionPace {
     requests_since_measured: u32,
 }
 
-/// What to do with a write request.
+/// The decision about a write request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompressNow {
     /// Compress it.
@@ -76,7 +76,7 @@ impl CompressionPace {
         }
     }
 
-    /// What to do with the next request. `is_limited`: load or energy bound the work beside writes.
+    /// Decides about the next request. `is_limited`: load or energy bound the work beside writes.
     pub fn next(&mut self, is_limited: bool) -> CompressNow {
         self.is_limited = is_limited;
         let pays = |device, compress| pays(self.is_on, device, compress, self.saved_share);

@@ -187,7 +187,7 @@ pub struct MountPolicy {
 }
 
 impl MountPolicy {
-    /// What limits the sharing of files that follow the mount.
+    /// The limit of sharing for files that follow the mount.
     pub fn limit(&self) -> ShareLimit {
         self.run_blocks_min.map_or_else(|| ShareLimit::of_slowdown(self.slowdown), ShareLimit::Runs)
     }
@@ -198,7 +198,7 @@ impl MountPolicy {
     }
 }
 
-/// What limits the sharing of one file.
+/// The limit of sharing for one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareLimit {
     /// Runs of at least this many blocks are shared. 1 shares every block.

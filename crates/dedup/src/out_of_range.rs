@@ -1,7 +1,7 @@
 //! The error for a setting out of its range.
 //!
-//! Owns the answer to a value that makes no sense: the setting's name and the values allowed. The settings and their
-//! bounds are in the modules that they govern.
+//! It gives the setting's name and the values allowed. The settings and their bounds are in the modules that they
+//! govern.
 
 use std::fmt;
 

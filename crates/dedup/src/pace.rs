@@ -257,7 +257,7 @@ impl Pace {
         self.latency.slowdown()
     }
 
-    /// What keeps the worker from running, except its rate.
+    /// The obstacle that keeps the worker from running, except its rate.
     fn obstacle(&self, conditions: &Conditions) -> Option<(Duration, Why)> {
         let now = conditions.now;
         if self.paused {

@@ -100,7 +100,7 @@ base_parts! {
 pub struct Parts {
     /// Which volume it is.
     pub volume_id: [u8; 16],
-    /// What was published.
+    /// The published state.
     pub state: State,
     /// Blocks in memory that the log holds.
     pub staging: Staging,
@@ -122,7 +122,7 @@ pub struct Parts {
     pub hasher: Hasher,
     /// Space set aside on the host.
     pub ballast: Ballast,
-    /// What the data area takes its space from, unless it is a raw device.
+    /// The provider of the data area's space, unless it is a raw device.
     pub host: Option<Host>,
     /// Bound of the read cache: its own bytes, and the bytes with all that others can lend it.
     pub read_cache_bytes: (u64, u64),

@@ -18,7 +18,7 @@ use crate::format::page::Entry;
 const TAG_CONTEXT: &str = "oncefs volume secret to XXH3 secret of tags, version 1";
 const LOG_ID_CONTEXT: &str = "oncefs volume secret to log id, version 1";
 const FINGERPRINT_CONTEXT: &str = "oncefs volume secret to BLAKE3 key of fingerprints, version 1";
-/// Bytes of what tags are made with.
+/// Bytes of the secret of tags.
 pub const TAG_SECRET_BYTES: usize = 192;
 
 /// Blocks hashed together: the lanes of AVX-512, BLAKE3's widest form.
@@ -86,7 +86,7 @@ impl Hasher {
         blake3::derive_key(context, secret)
     }
 
-    /// What tags are made with.
+    /// The secret of tags.
     pub fn tag_secret(&self) -> &[u8; TAG_SECRET_BYTES] {
         &self.tag_secret
     }

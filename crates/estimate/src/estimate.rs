@@ -5,7 +5,7 @@ use serde::Serialize;
 /// The savings of a volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// What was read.
+    /// The data that was read.
     pub read: Read,
     /// Blocks whose content another block already has.
     pub duplicates: Duplicates,
@@ -28,7 +28,7 @@ pub struct Estimate {
     pub compressed_contents: u64,
 }
 
-/// What was read.
+/// The data that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Read {
     /// Files, or devices.

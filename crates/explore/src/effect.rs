@@ -38,7 +38,7 @@ pub enum Effect {
         object: Arc<str>,
         /// The number of the change.
         number: u64,
-        /// What it made of the sorted state on the tape.
+        /// The effect that it had on the sorted state, on the tape.
         puts: Arc<Vec<Put>>,
     },
     /// The changes of an object up to this number are durable.

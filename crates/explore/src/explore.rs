@@ -36,7 +36,7 @@ pub struct Failure {
     pub state: Option<StateId>,
     /// Where the crash happened.
     pub point: Option<Point>,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
     /// Distinct states that were judged before.
     pub after: usize,

@@ -21,7 +21,7 @@ use crate::tape::Tape;
 /// Memory for records that were read: hardly any, so that most reads reach the objects.
 const CACHE_BYTES_MAX: u64 = 4 << 10;
 
-/// What lies under an object's name.
+/// The kind of an object, by its name.
 #[derive(Clone, Copy)]
 enum Kind {
     Bytes,
@@ -54,7 +54,7 @@ fn keys_from(stored: &Stored, object: &str, from: &[u8]) -> Vec<Pair> {
     found.into_iter().map(|(place, value)| (place[skipped..].to_vec(), value)).collect()
 }
 
-/// What a change makes of the places of its object.
+/// The effect of a change on the places of its object.
 fn effect(stored: &Stored, object: &str, change: Change<'_>, guard: Option<Guard<'_>>) -> Result<Vec<Put>> {
     let attribute = |guard: Guard<'_>| (place(object, Kind::Attribute, guard.name.as_bytes()), guard.value.to_vec());
     if let Some((key, value)) = guard.map(attribute)

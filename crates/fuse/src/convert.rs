@@ -31,7 +31,7 @@ pub(crate) fn shown(attributes: &Attributes) -> Shown {
     }
 }
 
-/// What a name leads to.
+/// The inode that a name leads to.
 pub(crate) fn entry(attributes: &Attributes) -> Entry {
     Entry {
         inode: attributes.ino.0,

@@ -33,7 +33,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
     })
 }
 
-/// What an administrator does about an error that programs see as EIO.
+/// The remedy for an error that programs see as EIO, for an administrator.
 fn way_out(error: &oncefs_engine::Error) -> &'static str {
     match error {
         oncefs_engine::Error::Corrupt { .. } => {

@@ -20,7 +20,7 @@ const SET_EXTENDED: u32 = 0x401c_5820;
 /// project).
 const EXTENDED_BYTES: usize = 28;
 
-/// What an ioctl asks for.
+/// The request of an ioctl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagRequest {
     /// The flags, in this form.
@@ -29,7 +29,7 @@ pub(crate) enum FlagRequest {
     Set(FileFlags, Compressed),
 }
 
-/// What the flags say about compression (`chattr +c` and `+m`). They are the attribute `user.oncefs.compress` in
+/// The flags' setting of compression (`chattr +c` and `+m`). They are the attribute `user.oncefs.compress` in
 /// another form, which knows less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compressed {

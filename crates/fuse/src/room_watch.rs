@@ -83,7 +83,7 @@ pub struct RoomLeft {
     pub data_bytes: u64,
 }
 
-/// What is watched.
+/// The state that is watched.
 pub struct Watched<Left, SetSynchronous> {
     /// The mount's knobs, if they are available.
     pub device: Option<BackingDevice>,

@@ -1,6 +1,6 @@
-//! Keys as a cluster has them. librados takes the place where a scan begins as a text that ends with NUL, and gives what
-//! comes behind it. So a key is written without NUL, in an order that stays the same, and with a byte at its end, which
-//! makes the text before that byte come just before the key.
+//! Keys as a cluster has them. librados takes the place where a scan begins as a text that ends with NUL, and returns
+//! the keys after it. So a key is written without NUL, in an order that stays the same, and with a byte at its end,
+//! which makes the text before that byte come just before the key.
 //!
 //! The byte 0 becomes 1 1, the byte 1 becomes 1 2, others stay. Then a 1 ends the key.
 

@@ -32,7 +32,7 @@ impl<'a> KeyScan<'a> {
 pub struct Portion {
     /// The pairs, at most [`SCANNED_KEYS_MAX`].
     pub pairs: Vec<Pair>,
-    /// Whether the object has more keys behind them.
+    /// Whether the object has more keys after them.
     pub has_more: bool,
 }
 

@@ -19,7 +19,7 @@ struct Content {
 }
 
 impl Content {
-    /// What it takes of the pool, about.
+    /// The room that it takes in the pool, about.
     fn len(&self) -> usize {
         self.bytes.len() + self.keys.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
     }

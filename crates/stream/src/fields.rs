@@ -1,4 +1,4 @@
-//! The fields of records: numbers in little-endian order, and bytes behind their length.
+//! The fields of records: numbers in little-endian order, and bytes after their length.
 
 use crate::Malformed;
 

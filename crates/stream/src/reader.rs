@@ -112,7 +112,7 @@ impl<In: Read> Reader<In> {
         }
     }
 
-    /// What the records so far hold.
+    /// The totals of the records so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }

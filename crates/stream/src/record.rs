@@ -1,4 +1,4 @@
-//! The records of a stream behind its header.
+//! The records of a stream after its header.
 
 use crate::base::{ASK_VERSION, BLOCK, BLOCK_BYTES};
 use crate::fields::Fields;
@@ -92,7 +92,7 @@ pub enum Record {
         /// Where in it.
         source_at: u64,
     },
-    /// Room that the file reserves without content. May lie behind its size.
+    /// Room that the file reserves without content. May lie beyond its size.
     Reserve {
         /// Where.
         at: u64,
@@ -133,12 +133,12 @@ pub enum Record {
     },
     /// The trailer.
     End {
-        /// What all records before it hold.
+        /// The totals of all records before it.
         totals: Totals,
     },
 }
 
-/// What the records of a stream hold.
+/// The totals of the records of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Records, without header and trailer.

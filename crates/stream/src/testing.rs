@@ -5,7 +5,7 @@ use crate::record::{DATA_FIELDS_BYTES, checked_part, kind};
 use crate::writer::{HEADER_KIND, MAGIC};
 use crate::{BLOCK_BYTES, Header, Key, Record, VERSION};
 
-/// A record decoded from the bytes behind its head, and encoded again. None: it is refused.
+/// A record decoded from the bytes after its head, and encoded again. None: it is refused.
 pub fn reencoded(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let record = Record::decode(VERSION, kind, payload).ok()?;
     let mut again = Vec::new();

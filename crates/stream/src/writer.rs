@@ -75,7 +75,7 @@ impl<Out: Write> Writer<Out> {
         self.out.flush()
     }
 
-    /// What the records so far hold.
+    /// The totals of the records so far.
     pub fn totals(&self) -> Totals {
         self.totals
     }

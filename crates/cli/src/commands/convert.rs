@@ -75,7 +75,7 @@ pub struct ConvertArgs {
     json: bool,
 }
 
-/// What is to be converted.
+/// The files to convert.
 enum Files {
     /// All of the volume.
     All,

@@ -99,7 +99,7 @@ pub struct FsckArgs {
 }
 
 impl FsckArgs {
-    /// What may be repaired; None: the volume may not be changed.
+    /// The most that may be repaired; None: the volume may not be changed.
     pub fn limit(&self) -> Option<Remedy> {
         match (self.yes || self.salvage || self.cut_log, self.preen || self.auto) {
             (true, _) => Some(Remedy::Asked),

@@ -58,7 +58,7 @@ pub fn run(arguments: GrowArgs) -> Outcome {
 struct Grown {
     before: u64,
     after: u64,
-    /// What has room already.
+    /// Bytes that have room already.
     used: u64,
 }
 

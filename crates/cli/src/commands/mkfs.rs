@@ -175,8 +175,8 @@ fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
     }
 }
 
-/// What is at the volume's place, with what to do. Only an old volume may be advised to be deleted: any other directory
-/// may be the wrong one.
+/// A message about the thing at the volume's place, with the way out. It advises to delete only an old volume: any other
+/// directory may be the wrong one.
 fn way_out(what: &str, volume: &Path) -> String {
     let volume = shown(volume);
     match what.strip_suffix(" or remove it first") {
@@ -335,7 +335,7 @@ fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
     }
 }
 
-/// What a directory takes with everything in it.
+/// The bytes that a directory takes with everything in it.
 fn bytes_taken(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in directory.read_dir()? {

@@ -120,7 +120,7 @@ impl fmt::Display for Requested {
     }
 }
 
-/// What a policy of compression begins with.
+/// The beginning of a policy of compression.
 const COMPRESS: &str = "compress=";
 
 impl FromStr for Requested {

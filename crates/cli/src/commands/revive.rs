@@ -112,7 +112,7 @@ struct Reviver {
     mounting: HashMap<PathBuf, Mounting>,
 }
 
-/// What is to be mounted again.
+/// A mount that is to be made again.
 #[derive(Clone, Debug)]
 struct Owed {
     volume: PathBuf,

@@ -41,7 +41,7 @@ pub struct TuneArgs {
     pub json: bool,
 }
 
-/// What to do with a setting.
+/// A request about a setting.
 #[derive(Clone, Debug)]
 pub enum Word {
     /// Show it.

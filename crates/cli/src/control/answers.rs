@@ -144,7 +144,7 @@ pub enum Difference {
     Same,
 }
 
-/// What identifies an inode across copies.
+/// The identity of an inode across copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// Its number.
@@ -213,7 +213,7 @@ impl From<oncefs_fs::DiffPortion> for DiffPortion {
     }
 }
 
-/// What a portion of a directory has for itself.
+/// The room that only a portion of a directory takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnPortion {
     /// Blocks of its files to which nothing else refers.
@@ -237,7 +237,7 @@ impl From<oncefs_fs::OwnPortion> for OwnPortion {
     }
 }
 
-/// What the work on a tree has done.
+/// The progress of the work on a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeDone {
     /// Names copied or removed.

@@ -207,14 +207,14 @@ pub enum Request {
         /// Where to begin.
         from: DiffCursor,
     },
-    /// What a portion of a directory's names have for themselves: `OwnPortion`.
+    /// The room that only a portion of a directory's names takes: `OwnPortion`.
     OwnBlocks {
         /// The inode number of the directory.
         directory: u64,
         /// After which name to begin; 0: with the first.
         from: u64,
     },
-    /// What the tags of the volume's blocks are made with, in hexadecimal.
+    /// The secret of the volume's tags, in hexadecimal.
     TagSecret,
     /// A block for each tag, in hexadecimal, or none. Tags in the order of a file find most.
     BlocksByTag {

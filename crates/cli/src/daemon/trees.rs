@@ -20,7 +20,7 @@ pub struct Trees(Mutex<HashMap<u64, Arc<TreeProgress>>>);
 
 /// A copy that a command wants.
 pub struct Order<'a> {
-    /// What to copy.
+    /// The tree to copy.
     pub source: Ino,
     /// The directory that gets the copy.
     pub parent: Ino,
@@ -114,7 +114,7 @@ pub fn diff(
     Ok(json!(DiffPortion::from(portion)))
 }
 
-/// What a portion of a directory has for itself.
+/// The room that only a portion of a directory takes.
 pub fn own(file_system: &FileSystem, directory: Ino, from: u64, client: &Client) -> Result<Value, String> {
     let found = file_system.own_blocks(directory, from, &|| !client.is_gone()).map_err(|e| e.to_string())?;
     Ok(json!(OwnPortion::from(found.ok_or(CLIENT_GONE)?)))

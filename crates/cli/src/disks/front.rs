@@ -1,4 +1,4 @@
-//! What a kind of block devices that show disks does.
+//! The interface to a kind of block device that shows disks.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::folder::Disk;
 
-/// What may be done through a device.
+/// The access that a device gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Read and write.

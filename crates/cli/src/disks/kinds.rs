@@ -36,7 +36,7 @@ impl Kind {
         }
     }
 
-    /// What it does.
+    /// Its implementation.
     pub fn front(self) -> &'static dyn Front {
         match self {
             Self::Loop => &LoopDevices,
@@ -54,7 +54,7 @@ impl FromStr for Kind {
     }
 }
 
-/// What a device that shows a disk does.
+/// The implementation of a device that shows a disk.
 pub fn front_of(device: &Path) -> &'static dyn Front {
     Kind::of(device).front()
 }

@@ -126,7 +126,7 @@ pub const WAIT_SECONDS: u64 = 60;
 pub struct Attaching {
     /// As which kind of device.
     pub kind: Kind,
-    /// What may be done through the device.
+    /// The access that the device gives.
     pub access: Access,
     /// How long its writes wait for room on a full volume.
     pub wait_seconds: u64,

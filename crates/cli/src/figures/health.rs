@@ -94,7 +94,7 @@ impl Cause {
 /// Something that needs attention.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is.
+    /// The cause.
     pub cause: Cause,
     /// A message with the remedy.
     pub message: String,

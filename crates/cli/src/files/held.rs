@@ -36,7 +36,7 @@ pub struct Status {
     pub names: u64,
     /// Its size.
     pub bytes: u64,
-    /// What it takes, in units of 512 bytes.
+    /// The room that it takes, in units of 512 bytes.
     pub sectors: u64,
     mode: u32,
 }

@@ -1,4 +1,4 @@
-//! What only one snapshot has: the room that its removal would free at least.
+//! Blocks that only one snapshot has: the room that its removal would free at least.
 
 use std::collections::HashSet;
 

@@ -29,7 +29,7 @@ impl Way {
     }
 }
 
-/// Greater is better: more blocks, then fewer runs, then a last run at all, then one that begins later.
+/// Greater is better: more blocks, then fewer runs, then a choice with a last run, then the one whose last run begins later.
 type Rank = (usize, Reverse<usize>, Option<usize>);
 
 /// The best choice for the first blocks, up to some number.

@@ -36,7 +36,7 @@ impl Search {
         Self { lost, next: 0, newest: HashMap::new() }
     }
 
-    /// What it searches for.
+    /// The fragments that it searches for.
     pub fn lost(&self) -> &HashSet<Pbn> {
         &self.lost
     }
@@ -72,7 +72,7 @@ impl LostPlaces {
         Ok(Some(read))
     }
 
-    /// What a search has found, as far as the content is what its directory says.
+    /// The places that a search has found, as far as the content there matches its directory.
     pub fn sound(&self, search: &Search) -> Places {
         let mut expander = Expander::default();
         let sound = search.newest.iter().filter(|(_, (_, listed, place))| self.is_sound(listed, place, &mut expander));

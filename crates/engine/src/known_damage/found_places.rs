@@ -17,7 +17,7 @@ pub type Found = (Tag, FragmentPlace);
 pub struct FoundPlaces(HashMap<Pbn, Option<Found>>);
 
 impl FoundPlaces {
-    /// What was found of a fragment.
+    /// The place that was found for a fragment.
     pub fn get(&self, pbn: Pbn) -> Option<Found> {
         self.0.get(&pbn).copied().flatten()
     }

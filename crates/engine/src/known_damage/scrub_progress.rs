@@ -197,7 +197,7 @@ impl Scrub {
         self.inner.lock().pace.foreground(requests, time, beside_work);
     }
 
-    /// What the pace allows now. None: no pass is running.
+    /// The turn that the pace allows now. None: no pass is running.
     pub fn next_turn(&self, conditions: &Conditions) -> Option<Turn> {
         let mut scrub = self.inner.lock();
         if !scrub.is_running() {

@@ -13,7 +13,7 @@ pub struct Explained {
     pub next: Option<u64>,
     /// The shortest run that the file shares, in blocks.
     pub run_blocks_min: u32,
-    /// What set it, or why the file is excluded.
+    /// The setting that decided it, or why the file is excluded.
     pub run_blocks_min_from: String,
     /// The file's budget and its use, if it has one. Then no run length decides.
     #[serde(default)]

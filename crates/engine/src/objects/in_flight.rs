@@ -79,8 +79,8 @@ pub struct Flights {
     failed: Mutex<Failed>,
 }
 
-/// What could not be written. It cannot be written again, so every later flush fails, and so does a read of an object
-/// that it concerns.
+/// Changes that failed. They cannot be written again, so every later flush fails, and so does a read of an object
+/// that they concern.
 #[derive(Default)]
 struct Failed {
     first: Option<Error>,
@@ -134,7 +134,7 @@ impl Flights {
         self.failed.lock().first.clone().map_or(Ok(()), Err)
     }
 
-    /// The error of changes of an object that landed and failed: what the cluster has of it is not what was written.
+    /// The error of changes of an object that failed: the cluster has other bytes of it than were written.
     pub fn loss_of(&self, number: u64) -> Option<Error> {
         let failed = self.failed.lock();
         failed.first.clone().filter(|_| failed.numbers.contains(&number))

@@ -78,7 +78,7 @@ impl Lease {
     }
 }
 
-/// What a look at a head's record finds.
+/// The result of a look at a head's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The first look.
@@ -91,7 +91,7 @@ pub enum Seen {
     Over,
 }
 
-/// What another machine knows of a head's lease.
+/// The lease of a head as another machine sees it.
 #[derive(Debug)]
 pub struct Watch<T> {
     seen: Option<(T, Duration)>,

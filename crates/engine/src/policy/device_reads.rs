@@ -44,7 +44,7 @@ impl Default for DeviceReads {
 pub enum Change {
     /// A piece costs less than it did: files may have more of them.
     Fell,
-    /// A piece costs more than it did, or the same is measured now.
+    /// A piece costs as much as it did, or more.
     Rose,
 }
 

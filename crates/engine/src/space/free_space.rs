@@ -23,7 +23,7 @@ pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 /// Builds a region's bitmap from the block table, without the allocator's lock.
 pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
 
-/// What is handed out and given back.
+/// The blocks and numbers that are handed out and given back.
 struct Allocators {
     /// Blocks of the data area.
     blocks: Allocator,
@@ -49,7 +49,7 @@ pub struct FreeSpace {
     pins: Arc<Pins>,
     /// Bytes that the host can still take, as last looked up, less those written since.
     host_bytes: AtomicU64,
-    /// What the data area takes its space from, unless it is a raw device.
+    /// The provider of the data area's space, unless it is a raw device.
     host: Option<Host>,
     /// Pieces of the data area with freed blocks whose space was not returned to the host yet.
     punchable: Mutex<Pieces>,

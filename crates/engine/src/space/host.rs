@@ -1,4 +1,4 @@
-//! What the data area takes its space from: the host file system that a volume's directory lies on, or a pool of
+//! The provider of the data area's space: the host file system that a volume's directory lies on, or a pool of
 //! objects.
 
 use std::ffi::CString;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::objects::pool_room::ObjectRoom;
 
-/// What has to have room for new blocks.
+/// The provider of room for new blocks.
 #[derive(Clone)]
 pub enum Host {
     /// The file system of a volume's directory.

@@ -1,5 +1,5 @@
-//! What a publication does with fragments: it counts them in the blocks that hold them, which become free with the last
-//! of them, and moves them to other blocks.
+//! A publication counts fragments in the blocks that hold them, which become free with the last of them, and moves them
+//! to other blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -12,7 +12,7 @@ const MAKES_WAY: Duration = Duration::from_secs(1);
 const CALM: Duration = Duration::from_secs(3);
 
 impl Store {
-    /// Does what may take long before [`Store::clone_map`], which is quick then: completes earlier clones if too many
+    /// Prepares a [`Store::clone_map`], which is quick then: completes earlier clones if too many
     /// are pending, and marks the volume as one that older versions of oncefs cannot open.
     ///
     /// # Errors
@@ -27,9 +27,9 @@ impl Store {
         Ok(())
     }
 
-    /// Does what may take long before a [`Store::clone_map`] that a file system stands still for: as
-    /// [`Store::prepare_clone`], and then makes everything durable and the log short, so that no commit of the next
-    /// moments waits for a checkpoint. Background work that fills the log pauses for some seconds.
+    /// Prepares a [`Store::clone_map`] during which a file system stands still: as [`Store::prepare_clone`], and then
+    /// makes everything durable and the log short, so that no commit of the next moments waits for a checkpoint.
+    /// Background work that fills the log pauses for some seconds.
     ///
     /// # Errors
     ///

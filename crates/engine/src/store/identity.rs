@@ -18,7 +18,7 @@ impl Store {
         self.hold.as_ref().and_then(|hold| hold.lease())
     }
 
-    /// What tags are made with, for [`crate::tag_with`]. It tells nothing about fingerprints.
+    /// The secret of tags, for [`crate::tag_with`]. It tells nothing about fingerprints.
     pub fn tag_secret(&self) -> [u8; TAG_SECRET_BYTES] {
         *self.volume.base.hasher.tag_secret()
     }

@@ -34,7 +34,7 @@ pub struct Backend {
     pub kv: Arc<dyn Kv>,
     /// Space set aside on the host.
     pub ballast: Ballast,
-    /// What the data area takes its space from, unless it is a raw device.
+    /// The provider of the data area's space, unless it is a raw device.
     pub host: Option<Host>,
     /// The volume's secret.
     pub secret: [u8; 32],

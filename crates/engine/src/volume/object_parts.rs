@@ -115,7 +115,7 @@ pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held
     parts(Arc::new(pool), volume_id, place, hold)
 }
 
-/// What tells a volume's directory from others of the same machine, also from a copy that came to its path.
+/// A text that tells a volume's directory from others of the same machine, also from a copy that came to its path.
 fn place_of(volume: &Path) -> Result<String> {
     let found = volume.canonicalize().and_then(|path| Ok((fs::metadata(&path)?.ino(), path)));
     let (inode, path) = found.map_err(|e| Error::io(format!("looking at {}", volume.display()), e))?;

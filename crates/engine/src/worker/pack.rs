@@ -31,7 +31,7 @@ impl Pack {
         fragments <= FRAGMENTS_MAX && whole as u64 <= blocks_max * BLOCK_BYTES as u64
     }
 
-    /// Adds a fragment behind the others. Its number may follow (`give_number`).
+    /// Appends a fragment. Its number may follow (`give_number`).
     pub fn add(&mut self, number: Pbn, tag: Tag, fragment: &[u8], coding: Coding) {
         self.bytes.extend_from_slice(fragment);
         self.listed.push(Listed { number, bytes: fragment.len() as u16, coding, tag });
@@ -137,7 +137,7 @@ impl PackedBatch {
         self.order.len()
     }
 
-    /// Adds the fragment of a block behind the others.
+    /// Appends the fragment of a block.
     pub fn add(&mut self, pbn: Pbn, entry: Entry, fragment: &[u8], coding: Coding) {
         if self.packs.last().is_none_or(|pack| !pack.has_room_for(fragment.len(), PACK_BLOCKS_MAX)) {
             self.packs.push(Pack::default());

@@ -72,7 +72,7 @@ pub struct DedupStatus {
     pub yield_time: Histogram,
 }
 
-/// What to do with blocks of files.
+/// A conversion of blocks of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conversion {

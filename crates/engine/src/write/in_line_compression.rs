@@ -29,7 +29,7 @@ const MEASURED_BLOCKS: usize = 8;
 /// Most compressors that are kept for the next requests, each with its tables of about 100 KB.
 const KEPT_MAX: usize = 16;
 
-/// What a thread needs to compress.
+/// The tools with which a thread compresses.
 struct Tools {
     method: Method,
     compressor: Compressor,

@@ -46,7 +46,7 @@ impl Packed {
         Self { coding, indexes: Vec::new(), lengths: Vec::new(), bytes: Vec::new() }
     }
 
-    /// Adds the fragment of a block behind the others.
+    /// Appends the fragment of a block.
     pub fn add(&mut self, index: usize, fragment: &[u8]) {
         debug_assert!(self.indexes.last().is_none_or(|last| *last < index), "block {index} is out of order");
         self.indexes.push(index);
@@ -162,7 +162,7 @@ fn filled(lengths: &[u16], blocks_max: u64) -> (usize, u64) {
     (fragments, (bytes + directory_bytes(fragments)).div_ceil(BLOCK_BYTES) as u64)
 }
 
-/// Cuts runs behind a block of one of them.
+/// Cuts runs after a block of one of them.
 fn cut_after(runs: &[Run], last: Option<Pbn>) -> (Vec<Run>, Vec<Run>) {
     let Some((index, last)) =
         last.and_then(|last| Some((runs.iter().position(|run| (run.pbn..run.end()).contains(&last))?, last)))

@@ -35,13 +35,13 @@ pub struct EffectiveView {
     /// The shortest run that is shared now, in blocks. With a budget, the shortest run in which the whole file could be
     /// shared. None: a directory, whose files each have a length of their own.
     pub run_blocks_min: Option<u32>,
-    /// What determines that, or why the file is not deduplicated.
+    /// The setting that decided it, or why the file is not deduplicated.
     pub why: String,
     /// When the file is compressed.
     pub compress: Compress,
 }
 
-/// What the attributes of an inode set.
+/// The settings in the attributes of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overrides {
     /// How it is deduplicated.
@@ -90,7 +90,7 @@ fn can_have(kind: FileKind) -> bool {
     matches!(kind, FileKind::Regular | FileKind::Directory)
 }
 
-/// What a value of an attribute stands for.
+/// The setting that a value of an attribute stands for.
 fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }

@@ -26,8 +26,8 @@ impl FileSystem {
         Ok(self.store.prepare_clone(map)?)
     }
 
-    /// Does what may take long before a [`FileSystem::clone_file`] that a file system stands still for. See
-    /// [`oncefs_engine::Store::settle_before_clone`].
+    /// Prepares a [`FileSystem::clone_file`] during which another file system stands still: does all that may take
+    /// long. See [`oncefs_engine::Store::settle_before_clone`].
     ///
     /// # Errors
     ///

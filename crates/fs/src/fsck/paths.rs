@@ -43,7 +43,7 @@ pub struct FileNames {
     pub more: u64,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesFound {
     /// Names by map, without the maps that have no file.

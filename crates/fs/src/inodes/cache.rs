@@ -46,7 +46,8 @@ impl Inode {
         self.record.lock()
     }
 
-    /// How often the content was changed since the inode is in memory. The caller keeps it there between two calls.
+    /// How often the content has been changed while the inode was in memory. The caller keeps it there between two
+    /// calls.
     pub(crate) fn content_changes(&self) -> u64 {
         self.content_changes.load(Relaxed)
     }

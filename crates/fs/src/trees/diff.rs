@@ -32,7 +32,7 @@ pub enum Difference {
     Same,
 }
 
-/// What identifies an inode across copies.
+/// The identity of an inode across copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Its number.

@@ -1,4 +1,4 @@
-//! What only one tree has: blocks to which nothing else refers, counted a portion of a directory at a time.
+//! Blocks that only one tree has: those to which nothing else refers, counted a portion of a directory at a time.
 //!
 //! A block that is in the tree twice and nowhere else has two references, so it is not counted. To tell it from one that
 //! another tree has too, all references of the tree would have to be remembered.
@@ -12,7 +12,7 @@ const NAMES_MAX: usize = 128;
 /// A larger file has several leaves, and is counted by itself.
 const COUNTED_BYTES_MAX: u64 = 1 << 20;
 
-/// What a portion of a directory has for itself.
+/// The room that only a portion of a directory takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OwnPortion {
     /// Blocks of its files to which nothing else refers.

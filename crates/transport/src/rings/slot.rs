@@ -58,8 +58,8 @@ impl Mailbox {
         Ok(Self { replies, thread, bell, is_closed, spares, queue, is_steady, own_fresh, may_be_late })
     }
 
-    /// A request of a queue is about to be served. `is_steady`: its entry is. `own_fresh`: how many fresh entries the
-    /// thread has for the queue.
+    /// A request of a queue is about to be served. `is_steady`: whether its entry is steady. `own_fresh`: the number of
+    /// fresh entries that the thread has for the queue.
     pub(super) fn begin_request(&self, queue: u16, is_steady: bool, own_fresh: usize) {
         self.own_fresh.store(own_fresh, Ordering::Relaxed);
         self.queue.store(queue, Ordering::Relaxed);

@@ -59,7 +59,7 @@ pub fn run(ResizeArgs { target, name, size, force }: &ResizeArgs) -> Outcome {
     Ok(())
 }
 
-/// A shrinking disk keeps its file system.
+/// Refuses a size that would cut off a part of the file system on the disk.
 fn refuse_cutting(found: Content, after: u64, name: &DiskName) -> Outcome {
     let text = match found {
         Content::Nothing => return Ok(()),

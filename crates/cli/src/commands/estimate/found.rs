@@ -9,7 +9,7 @@ use super::seen::Seen;
 use crate::files::held::{Held, Status};
 use crate::files::walk::{Place, Visit, visit};
 
-/// What is done with each file.
+/// The treatment of each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Its length is looked at.
@@ -18,7 +18,7 @@ pub enum Way {
     Open,
 }
 
-/// What a path leads to.
+/// The thing that a path leads to.
 pub enum Met {
     /// A file or a block device that was looked at.
     Found(Length),

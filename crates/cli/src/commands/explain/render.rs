@@ -11,9 +11,9 @@ pub struct Rule {
     pub map: u64,
     /// The shortest run, in blocks.
     pub blocks_min: u32,
-    /// What set it, or why the file is not deduplicated.
+    /// The setting that decided it, or why the file is not deduplicated.
     pub set_by: String,
-    /// What its budget allows, if it has one.
+    /// The use of its budget, if it has one.
     pub budget: Option<BudgetUse>,
     /// Whether it shares nothing from now on.
     pub is_left_alone: bool,
@@ -106,7 +106,7 @@ pub fn compressed(run: &ExplainedRun) -> String {
     format!("; compressed to {bytes} bytes ({percent} %), from byte {from} on")
 }
 
-/// What a budget allows, and how much of it is used.
+/// A budget, and how much of it is used.
 pub fn budget(budget: &BudgetUse) -> String {
     let BudgetUse { percent_max, percent, pieces, pieces_max } = budget;
     format!(

@@ -16,7 +16,7 @@ use crate::mounting::options::{MountOptions, VALUED};
 use crate::names::{printable, shown};
 use crate::process::programs::program;
 
-/// What can be made on an empty disk.
+/// The file systems that can be made on an empty disk.
 const FILE_SYSTEMS: [&str; 2] = ["ext4", "xfs"];
 
 /// Values of ext4's option `data`, which is also the name of an option of volumes.
@@ -26,7 +26,7 @@ const JOURNAL_MODES: [&str; 3] = ["ordered", "journal", "writeback"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskMount {
     disk: DiskName,
-    /// What to make on an empty disk.
+    /// The file system to make on an empty disk.
     mkfs: Option<&'static str>,
     /// How long its writes wait for room on a full volume.
     wait_seconds: u64,

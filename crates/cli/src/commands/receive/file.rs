@@ -32,7 +32,7 @@ impl OpenFile {
             if file.metadata()?.len() < start {
                 return Err(io::Error::other("the first part of it is not here"));
             }
-            // What arrived behind the first part comes again.
+            // Everything after the first part arrives again.
             file.set_len(start)?;
         }
         Ok(Self { file, attributes, size, arrived: start, length: start })
@@ -98,7 +98,7 @@ impl OpenFile {
     }
 }
 
-/// What contents may be taken from, beside the tree itself.
+/// Where contents may be taken from, beside the tree itself.
 pub struct Sources {
     /// The older tree that the stream refers to.
     pub older: Option<Held>,

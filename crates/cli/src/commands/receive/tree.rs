@@ -26,7 +26,7 @@ pub struct Tree {
     late_flags: LateFlags,
 }
 
-/// What has to come first in a resumed stream: the directories on the way to its position.
+/// The beginning of a resumed stream: the directories on the way to its position.
 struct Resuming {
     position: Position,
     /// How many of them have come.

@@ -85,7 +85,7 @@ impl<'a, 'b> Body<'a, 'b> {
         self.outgoing.daemon.ask(Request::Compare { inode: self.about.ino(), older, lbn })
     }
 
-    /// Whether all of it is contents: no hole and no reserved room, neither in it nor behind it.
+    /// Whether all of it is contents: no hole and no reserved room, neither in it nor after it.
     fn is_dense(&self, size_blocks: u64) -> bool {
         // SAFETY: an open descriptor and plain numbers.
         let hole = unsafe { libc::lseek(self.file.as_raw_fd(), 0, libc::SEEK_HOLE) };

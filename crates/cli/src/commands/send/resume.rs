@@ -13,7 +13,7 @@ pub enum Left {
     Rest(Partial),
 }
 
-/// What is left of the entry at `path` after `position`. Names ascend in a walk, and a directory comes before its
+/// The rest of the entry at `path` after `position`. Names ascend in a walk, and a directory comes before its
 /// entries.
 pub fn left_of(path: &TreePath, position: Option<&Position>) -> Left {
     let Some(position) = position else { return Left::All };

@@ -149,7 +149,7 @@ fn caches(report: &Report) -> String {
     table.plain()
 }
 
-/// What a separate piece costs, and the sizes of requests that read file blocks. Empty if nothing was read.
+/// The cost of a separate piece, and the sizes of requests that read file blocks. Empty if nothing was read.
 fn device(report: &Report) -> String {
     let sizes = &report.device.read_sizes;
     if sizes.count == 0 {

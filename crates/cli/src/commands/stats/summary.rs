@@ -55,7 +55,7 @@ fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {
     ]
 }
 
-/// What compression contributes, if anything is compressed.
+/// The contribution of compression, if anything is compressed.
 fn by_compression(snapshot: &Snapshot) -> String {
     match snapshot.space("compressed_bytes") {
         0 => String::new(),

@@ -32,7 +32,7 @@ pub struct Queue<'a> {
     operations: Vec<Operation>,
 }
 
-/// What an entry of the ring was answered.
+/// The answer to an entry of the ring.
 struct Answer {
     tag: u16,
     is_on_file: bool,
@@ -152,7 +152,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-/// A result of the file as one of a block device. All errors look alike, as behind a loop device: a full volume, too,
+/// A result of the file as one of a block device. All errors look alike, as on a loop device: a full volume, too,
 /// is a broken device to the file system on it. The kernel asks again for the rest of a short read or write.
 fn as_of_a_device(operation: Operation, result: i32) -> i32 {
     match result {

@@ -27,7 +27,7 @@ pub struct Record {
     pub file: (u64, u64),
 }
 
-/// What a record says of its server.
+/// The state of a record's server.
 pub enum Found {
     /// It lives.
     Served(Record),

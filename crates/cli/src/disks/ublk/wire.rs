@@ -1,4 +1,4 @@
-//! What the kernel's ublk driver and its servers say to each other, byte by byte (`linux/ublk_cmd.h`).
+//! The messages between the kernel's ublk driver and its servers, byte by byte (`linux/ublk_cmd.h`).
 
 use std::io;
 
@@ -162,7 +162,7 @@ pub fn parameters(bytes: u64, request_bytes_max: u32, block_shift: u8, is_read_o
     encoded
 }
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Read to memory.
@@ -185,7 +185,7 @@ const KEEPS_ROOM: u32 = 1 << 15;
 /// A request of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
     /// From this byte of the disk on.
     pub at: u64,

@@ -66,7 +66,7 @@ pub enum Fault {
     FragmentTotals {
         /// The record.
         stored: FragmentTotals,
-        /// What was found.
+        /// The totals that were found.
         found: FragmentTotals,
     },
     /// (3) More is promised than the data area has.

@@ -16,7 +16,7 @@ use crate::{BadBlock, Blocks, Pbn, Result};
 const WINDOW_PAGES: u64 = 32;
 const WINDOW_BLOCKS: u64 = WINDOW_PAGES * PAGE_ENTRIES;
 
-/// What the table is compared with.
+/// The counts that the table is compared with.
 struct Against {
     counts: Counts,
     packs: PackSums,

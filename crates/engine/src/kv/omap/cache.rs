@@ -31,7 +31,7 @@ impl Cache {
         Self { young, old, young_bytes: 0, old_bytes: 0, bytes_max, hits: 0, misses: 0, generation: 0 }
     }
 
-    /// What is known of a record. None: nothing.
+    /// The known value of a record. None: nothing is known.
     pub fn get(&mut self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let mut known = self.young.get(key).cloned();
         if known.is_none()

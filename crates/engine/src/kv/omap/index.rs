@@ -22,7 +22,7 @@ pub struct Index {
     opened: [u8; 8],
 }
 
-/// What the index said when it was opened.
+/// The content of the index when it was opened.
 pub struct Found {
     /// The ranges.
     pub ranges: Ranges,

@@ -49,7 +49,7 @@ pub struct OmapKv {
     ranges: RwLock<Ranges>,
     /// Held by the only thread that changes records, before all other locks.
     writer: Mutex<Writer>,
-    /// What is written and not yet known to be durable.
+    /// Records that were written and are not yet known to be durable.
     fresh: Mutex<Changes>,
     cache: Mutex<Cache>,
     /// Whether a change failed, so that none may follow.

@@ -29,7 +29,7 @@ pub struct Range<'a> {
 struct Held {
     number: u64,
     keys: AtomicU64,
-    /// What the index says of them.
+    /// The number that the index notes.
     noted: AtomicU64,
     is_checked: AtomicBool,
 }

@@ -2,7 +2,7 @@
 //!
 //! The order of a split, and what a crash leaves: (1) the upper half of the records is copied to a new object; a crash
 //! leaves an object that no range names, which the next opener removes. (2) One change of the index gives the object its
-//! range, and notes what the old object has too much. From then on readers look in the new object. (3) The old object's
+//! range, and notes the old object's surplus keys. From then on readers look in the new object. (3) The old object's
 //! copies are removed, and then the note; a crash leaves keys outside of the object's range, which readers ignore and the
 //! next opener removes.
 //!

@@ -1,4 +1,4 @@
-//! What the parts of the store in objects share: its terms, changes by key, and errors.
+//! Shared types of the store in objects: its terms, changes by key, and errors.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::Error;
 /// Records by key. None: the record is removed.
 pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What a store in objects is opened with.
+/// The terms that a store in objects is opened with.
 #[derive(Clone, Copy, Debug)]
 pub struct OmapTerms {
     /// The volume.

@@ -23,7 +23,7 @@ struct Streams<'a> {
     places: Sorted<1>,
 }
 
-/// What all other records state about an inode.
+/// The statements of all other records about an inode.
 #[derive(Default)]
 struct Seen {
     names: Vec<NameOf>,

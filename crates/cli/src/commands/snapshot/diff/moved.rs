@@ -8,17 +8,17 @@ use crate::control::answers::Stamp;
 /// A change of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
+    /// The kind of the change.
     pub kind: Kind,
     /// The name's path.
     pub path: PathBuf,
-    /// What identifies its inode.
+    /// The identity of its inode.
     pub stamp: Option<Stamp>,
     /// The path that it had before.
     pub from: Option<PathBuf>,
 }
 
-/// What happened to a name.
+/// A change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It came.
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// What two inodes have in common that are one file at two moments.
+/// The part of the identity that a file keeps from one moment to another.
 fn key_of(stamp: &Stamp) -> Stamp {
     Stamp { inode: 0, ..*stamp }
 }

@@ -111,6 +111,7 @@ pub use settings::sharing::Sharing;
 pub use signals::requests::Committer;
 pub use space::ballast::Ballast;
 pub use space::host::Host;
+pub use stats::cluster::{ClusterReport, PoolReport};
 pub use stats::counters::{
     COUNTER_MEANINGS, CacheReport, Counters, DeviceReport, Histogram, RankReport, Report, Sizes, Stage, StageReport,
 };

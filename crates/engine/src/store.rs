@@ -438,6 +438,7 @@ impl Store {
         let mut report = self.volume.report();
         report.settings = self.facts.clone();
         report.settings.extend(self.settings());
+        report.cluster = self.hold.as_ref().and_then(|hold| hold.cluster());
         report.space.insert("metadata_bytes".to_owned(), volume::metadata_bytes(&self.path));
         report
     }

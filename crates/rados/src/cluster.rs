@@ -151,7 +151,7 @@ impl Cluster {
         ports
     }
 
-    fn set(&self, name: &str, value: &str) -> Result<()> {
+    pub(crate) fn set(&self, name: &str, value: &str) -> Result<()> {
         let (option, text) = (c_text(name), c_text(value));
         // SAFETY: the handle is valid, and both texts end with NUL.
         let answer = unsafe { (self.library.rados_conf_set)(self.handle, option.as_ptr(), text.as_ptr()) };

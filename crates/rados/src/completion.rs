@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -41,9 +42,10 @@ impl Completion {
     /// Waits for the answer: below 0, an errno. Says once that the cluster is silent.
     pub fn wait(&self, silence: &Silence) -> c_int {
         let mut answer = self.answer.lock();
-        let mut was_silent = false;
+        let (began, mut was_silent) = (Instant::now(), false);
         loop {
             if let Some(answer) = *answer {
+                silence.waited(began.elapsed());
                 if was_silent {
                     silence.ended();
                 }

@@ -59,6 +59,14 @@ pub enum Error {
         /// Its address.
         address: String,
     },
+    /// The monitors answered a question in another form than the one that is understood.
+    #[error("the answer of the cluster's monitors to {command} is not understood: {what}")]
+    Answer {
+        /// The question.
+        command: String,
+        /// What is wrong with the answer.
+        what: String,
+    },
     /// Anything else.
     #[error("{what}: {}", io::Error::from_raw_os_error(*.code))]
     Failed {

@@ -2,8 +2,8 @@
 //!
 //! librados is loaded at run time, so that programs without a cluster need neither the library nor its package. All of
 //! its unsafe calls are in `librados.rs`, `cluster.rs`, `io_context.rs`, `pool.rs`, `pool_keys.rs`, `key_lists.rs`,
-//! `lock_and_fence.rs` and `completion.rs`. Callers use the traits [`Objects`] and [`KeyedObjects`], which a twin in
-//! memory has too.
+//! `lock_and_fence.rs`, `monitor_command.rs` and `completion.rs`. Callers use the traits [`Objects`] and
+//! [`KeyedObjects`], which a twin in memory has too.
 
 mod address;
 mod cluster;
@@ -19,9 +19,11 @@ mod librados;
 mod lock_and_fence;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
+mod monitor_command;
 mod objects;
 mod pool;
 mod pool_keys;
+mod pool_space;
 mod silence;
 
 pub use address::Access;
@@ -34,3 +36,5 @@ pub use lock_and_fence::{Hold, LOCK_OBJECT};
 pub use memory::MemoryObjects;
 pub use objects::{Change, Guard, Objects, Pending, Read, WhenFull};
 pub use pool::Pool;
+pub use pool_space::PoolSpace;
+pub use silence::Waits;

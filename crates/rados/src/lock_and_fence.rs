@@ -28,6 +28,7 @@ const HOLDER_BYTES_MAX: usize = 8192;
 pub struct Hold {
     held: Option<(Arc<Context>, String)>,
     address: String,
+    has_fenced: bool,
 }
 
 /// Who has the lock.
@@ -40,12 +41,22 @@ struct Holder {
 impl Hold {
     /// A hold of nothing, for objects in memory.
     pub fn of_nothing() -> Self {
-        Self { held: None, address: String::new() }
+        Self { held: None, address: String::new(), has_fenced: false }
     }
 
     /// This process, as the cluster blocklists it.
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// This process, as the lock names it: machine and directory.
+    pub fn holder(&self) -> &str {
+        self.held.as_ref().map_or("", |(_, cookie)| cookie.as_str())
+    }
+
+    /// Whether a holder that had not let go was fenced for it.
+    pub fn has_fenced(&self) -> bool {
+        self.has_fenced
     }
 
     /// Leaves the lock in the cluster when the process ends, as if it had died: the next one fences this client first.
@@ -64,8 +75,9 @@ impl Hold {
     pub(crate) fn take(context: Arc<Context>, place: &str, succeeds: Option<&str>) -> Result<Self> {
         let cookie = format!("{}:{place}", context.cluster.machine);
         if lock(&context, &cookie)? {
-            return Self::taken(context, cookie);
+            return Self::taken(context, cookie, false);
         }
+        let mut has_fenced = false;
         if let Some(holder) = holder(&context)? {
             let Holder { address, .. } = &holder;
             if holder.cookie == cookie {
@@ -77,17 +89,18 @@ impl Hold {
             }
             context.cluster.fence(&holder.address, FENCE_SECONDS)?;
             break_lock(&context, &holder)?;
+            has_fenced = true;
         }
         match lock(&context, &cookie)? {
-            true => Self::taken(context, cookie),
+            true => Self::taken(context, cookie, has_fenced),
             false => Err(holder(&context)?.map_or(Error::Fenced, |holder| locked(&context, holder))),
         }
     }
 }
 
 impl Hold {
-    fn taken(context: Arc<Context>, cookie: String) -> Result<Self> {
-        let mut held = Self { held: Some((context.clone(), cookie)), address: String::new() };
+    fn taken(context: Arc<Context>, cookie: String, has_fenced: bool) -> Result<Self> {
+        let mut held = Self { held: Some((context.clone(), cookie)), address: String::new(), has_fenced };
         let address = holder(&context)?.map(|holder| holder.address).unwrap_or_default();
         held.address = address;
         Ok(held)

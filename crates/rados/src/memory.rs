@@ -7,8 +7,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    Change, Error, Guard, Hold, KeyChange, KeyLookUp, KeyScan, KeyedObjects, Objects, Pending, Portion, Read, Result,
-    SCANNED_KEYS_MAX, WhenFull,
+    Change, Error, Guard, Hold, KeyChange, KeyLookUp, KeyScan, KeyedObjects, Objects, Pending, PoolSpace, Portion,
+    Read, Result, SCANNED_KEYS_MAX, WhenFull,
 };
 
 #[derive(Clone, Default)]
@@ -56,6 +56,7 @@ struct Inner {
     objects: BTreeMap<String, Object>,
     changes: u64,
     is_full: bool,
+    space: Option<PoolSpace>,
     is_fenced: bool,
     awaited: u64,
 }
@@ -83,6 +84,11 @@ impl MemoryObjects {
     /// Whether the pool has room for new data.
     pub fn set_full(&self, is_full: bool) {
         self.0.lock().is_full = is_full;
+    }
+
+    /// What the cluster says of the pool's space. At first it says nothing.
+    pub fn set_space(&self, space: Option<PoolSpace>) {
+        self.0.lock().space = space;
     }
 
     /// Refuses every change from now on, as for a client that is blocklisted.
@@ -225,6 +231,10 @@ impl Objects for MemoryObjects {
 
     fn has_room(&self) -> Result<bool> {
         Ok(!self.0.lock().is_full)
+    }
+
+    fn space(&self) -> Result<Option<PoolSpace>> {
+        Ok(self.0.lock().space)
     }
 }
 

@@ -5,7 +5,7 @@
 //! it. A read sees every change of its object that was awaited before.
 
 use crate::key_change::KeyChange;
-use crate::{Hold, Result};
+use crate::{Hold, PoolSpace, Result, Waits};
 
 /// A read of one object. Bytes that the object does not have become zeros.
 pub struct Read<'a> {
@@ -114,9 +114,20 @@ pub trait Objects: Send + Sync {
     /// Whether the pool accepts new data. Asks the cluster.
     fn has_room(&self) -> Result<bool>;
 
+    /// The space of the pool, as far as the cluster knows it. Asks the cluster, which may take as long as the bound on
+    /// questions to its monitors.
+    fn space(&self) -> Result<Option<PoolSpace>> {
+        Ok(None)
+    }
+
     /// Whether requests have been waiting for so long that the log says so.
     fn is_silent(&self) -> bool {
         false
+    }
+
+    /// Requests that waited for long since the connection was made.
+    fn waits(&self) -> Waits {
+        Waits::default()
     }
 
     /// Makes a change and waits for it.

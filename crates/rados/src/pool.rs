@@ -8,7 +8,10 @@ use crate::completion::Completion;
 use crate::io_context::Context;
 use crate::key_lists;
 use crate::librados::{EQUAL, FULL_FORCE, FULL_TRY, Handle, Library, c_text};
-use crate::{Access, Change, Cluster, Error, Guard, Hold, Objects, Pending, Read, Result, WhenFull};
+use crate::pool_space::Quotas;
+use crate::{
+    Access, Change, Cluster, Error, Guard, Hold, Objects, Pending, PoolSpace, Read, Result, Waits, WhenFull, pool_space,
+};
 
 /// Tells by being made whether a pool has room.
 const PROBE: &str = "probe";
@@ -228,8 +231,24 @@ impl Objects for Pool {
         Hold::address_of_holder(&self.0)
     }
 
+    fn space(&self) -> Result<Option<PoolSpace>> {
+        let (cluster, pool) = (&self.0.cluster, &self.0.access.pool);
+        let Some((space, has_quotas)) = PoolSpace::of_answer(&cluster.ask_monitor(pool_space::COMMAND)?, pool)? else {
+            return Ok(None);
+        };
+        let quotas = match has_quotas {
+            true => Some(Quotas::of_answer(&cluster.ask_monitor(&pool_space::quota_command(pool))?)?),
+            false => None,
+        };
+        Ok(Some(PoolSpace { quotas, ..space }))
+    }
+
     fn is_silent(&self) -> bool {
         self.0.cluster.silence.is_told()
+    }
+
+    fn waits(&self) -> Waits {
+        self.0.cluster.silence.waits()
     }
 
     fn has_room(&self) -> Result<bool> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use oncefs_system_tests::{BLOCK, Mount, bytes, eventually, oncefs, run};
 
+mod pool_room;
 mod records;
 mod rounds;
 
@@ -63,6 +64,25 @@ impl Cluster {
         }
     }
 
+    /// Sets the most bytes that the pool may store. 0: there is no bound.
+    fn set_quota(&self, bytes: u64) {
+        self.ceph(&["osd", "pool", "set-quota", "oncefs", "max_bytes", &bytes.to_string()]);
+    }
+
+    /// The same for a client with the rights of the line in docs/beyond.md. It has the name of the namespace.
+    fn with_documented_key(&self) -> Documented {
+        let dir = tempfile::tempdir().unwrap();
+        let (conf, keyring) = (dir.path().join("ceph.conf"), dir.path().join("keyring"));
+        let reach = format!("allow rwx pool=oncefs namespace={}", self.namespace);
+        let client = format!("client.{}", self.namespace);
+        let key = self.ceph(&["auth", "get-or-create", &client, "mon", "profile rbd", "osd", &reach]);
+        fs::write(&keyring, key).unwrap();
+        let global = fs::read_to_string(&self.conf).unwrap();
+        let global = global.split("[osd]").next().unwrap();
+        fs::write(&conf, format!("{global}[client]\nkeyring = {}\n", keyring.display())).unwrap();
+        Documented { cluster: Cluster { conf, namespace: self.namespace.clone() }, dir }
+    }
+
     /// Sends a signal to all OSDs.
     fn signal_osds(&self, signal: i32) {
         (0..3).for_each(|id| self.signal_osd(id, signal));
@@ -73,6 +93,20 @@ impl Cluster {
         let pid: i32 = fs::read_to_string(file).unwrap().trim().parse().unwrap();
         // SAFETY: plain numbers.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "osd.{id} is gone");
+    }
+}
+
+/// A cluster as a client sees it that has a configuration and a key of its own, with the directory of both.
+struct Documented {
+    cluster: Cluster,
+    dir: tempfile::TempDir,
+}
+
+impl std::ops::Deref for Documented {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
     }
 }
 
@@ -247,24 +281,17 @@ fn a_copy_of_the_directory_does_not_open_what_another_holds() {
 #[test]
 fn a_key_with_the_documented_rights_is_enough_and_reaches_one_namespace() {
     let Some(cluster) = Cluster::of_test("rights") else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let (conf, keyring) = (dir.path().join("ceph.conf"), dir.path().join("keyring"));
-    // The line of docs/beyond.md.
-    let reach = format!("allow rwx pool=oncefs namespace={}", cluster.namespace);
-    let key = cluster.ceph(&["auth", "get-or-create", "client.oncefs", "mon", "profile rbd", "osd", &reach]);
-    fs::write(&keyring, key).unwrap();
-    let global = fs::read_to_string(&cluster.conf).unwrap();
-    let global = global.split("[osd]").next().unwrap();
-    fs::write(&conf, format!("{global}[client]\nkeyring = {}\n", keyring.display())).unwrap();
-    let own = Cluster { conf, namespace: cluster.namespace.clone() };
-    let mut mount = Mount::in_objects(&format!("{}?id=oncefs", own.address()), &own.conf, "1G");
+    let own = cluster.with_documented_key();
+    let dir = &own.dir;
+    let mut mount = Mount::in_objects(&format!("{}?id={}", own.address(), own.namespace), &own.conf, "1G");
     mount.mount();
     write_synced(&mount.join("file"), 1, MIB).unwrap();
     mount.crash();
     assert!(mount.logged().contains("blocklisting"), "the dead daemon was not fenced");
     assert_content(&mount.join("file"), 1, MIB);
     mount.check();
-    let elsewhere = ["--experimental", "rados", "--id", "oncefs", "--size", "1G", "--data", "rados://oncefs/elsewhere"];
+    let elsewhere =
+        ["--experimental", "rados", "--id", &own.namespace, "--size", "1G", "--data", "rados://oncefs/elsewhere"];
     let refused = mkfs_refusal(&own, &dir.path().join("volume"), &elsewhere);
     assert!(refused.contains("needs more rights"), "{refused}");
     let unknown = ["--experimental", "rados", "--id", "nobody", "--size", "1G", "--data", &own.address()];

@@ -7,7 +7,7 @@ use super::of_mount::{CLUSTER_SILENT, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
 use crate::names::shown;
 use crate::size::Size;
 
-/// Less than this share of the data area or of the host, in percent, is nearly full.
+/// Less than this share of the data area, of the host or of a pool, in percent, is nearly full.
 const FREE_PERCENT_MIN: f64 = 5.0;
 
 /// The worker is behind if more than this is left ...
@@ -19,7 +19,7 @@ const LEFT_SHARE_OF_HELD: u64 = 10;
 /// The limits from which on a volume needs attention.
 #[derive(Clone, Debug, Args)]
 pub struct Limits {
-    /// Free space of volume and host, in percent, below which they are nearly full
+    /// Free space of volume, host and pool, in percent, below which they are nearly full
     #[arg(long, value_name = "PERCENT", default_value_t = FREE_PERCENT_MIN)]
     pub free_min: f64,
     /// Data left to the worker above which it is behind; by default 1G and a tenth of what the files hold
@@ -45,6 +45,8 @@ pub enum Cause {
     NearlyFull,
     /// The host's file system is nearly full.
     HostNearlyFull,
+    /// The pool with the volume's objects is nearly full.
+    PoolNearlyFull,
     /// The pool with the volume's objects is full.
     PoolFull,
     /// The cluster with the volume's objects does not answer.
@@ -61,11 +63,12 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Damage,
         Self::ReadOnly,
         Self::NearlyFull,
         Self::HostNearlyFull,
+        Self::PoolNearlyFull,
         Self::PoolFull,
         Self::ClusterSilent,
         Self::WorkerBehind,
@@ -81,6 +84,7 @@ impl Cause {
             Self::ReadOnly => "read-only",
             Self::NearlyFull => "nearly-full",
             Self::HostNearlyFull => "host-nearly-full",
+            Self::PoolNearlyFull => "pool-nearly-full",
             Self::PoolFull => "pool-full",
             Self::ClusterSilent => "cluster-silent",
             Self::WorkerBehind => "worker-behind",
@@ -114,7 +118,7 @@ pub fn findings(snapshot: &Snapshot, limits: &Limits) -> Vec<Finding> {
         read_only(snapshot),
         nearly_full(snapshot, limits),
         host_nearly_full(snapshot, limits),
-        pool_full(snapshot),
+        pool_full(snapshot).or_else(|| pool_nearly_full(snapshot, limits)),
         cluster_silent(snapshot),
         worker_behind(snapshot, limits),
     ];
@@ -187,6 +191,19 @@ fn pool_full(snapshot: &Snapshot) -> Option<Finding> {
     (snapshot.space(POOL_FULL) > 0).then(|| Finding::new(Cause::PoolFull, text.to_owned()))
 }
 
+fn pool_nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
+    let pool = snapshot.report.cluster.as_ref()?.pool?;
+    let all = pool.left_bytes.saturating_add(pool.stored_bytes);
+    (percent(pool.left_bytes, all) < limits.free_min).then(|| {
+        let (left, all) = (Size(pool.left_bytes), Size(all));
+        let text = format!(
+            "the pool with its objects is nearly full, {left} of {all} are free: add OSDs, raise its quota, or delete \
+             files"
+        );
+        Finding::new(Cause::PoolNearlyFull, text)
+    })
+}
+
 fn cluster_silent(snapshot: &Snapshot) -> Option<Finding> {
     let text = "the cluster with its objects does not answer, and requests wait: see ceph status";
     (snapshot.space(CLUSTER_SILENT) > 0).then(|| Finding::new(Cause::ClusterSilent, text.to_owned()))
@@ -205,6 +222,8 @@ fn worker_behind(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use oncefs_engine::{ClusterReport, PoolReport};
+
     use super::super::of_mount::HostSpace;
     use super::*;
 
@@ -241,7 +260,10 @@ mod tests {
         passed_over.scrub.passed_over.push("a record is damaged".to_owned());
         let mut waiting = well();
         waiting.report.space.insert(WAITING_FOR_ROOM.to_owned(), 1);
-        let [mut pool_full, mut silent] = [well(), well()];
+        let [mut pool_nearly_full, mut pool_full, mut silent] = [well(), well(), well()];
+        let pool = Some(PoolReport { left_bytes: 4 * GIB, stored_bytes: 96 * GIB, ..PoolReport::default() });
+        pool_nearly_full.report.cluster = Some(ClusterReport { pool, ..ClusterReport::default() });
+        pool_full.report.cluster = pool_nearly_full.report.cluster.clone();
         pool_full.report.space.insert(POOL_FULL.to_owned(), 1);
         silent.report.space.insert(CLUSTER_SILENT.to_owned(), 1);
         let read_only = Snapshot { read_only_because: Some("the log failed".to_owned()), ..well() };
@@ -258,6 +280,7 @@ mod tests {
             (full, Cause::NearlyFull),
             (waiting, Cause::NearlyFull),
             (host_full, Cause::HostNearlyFull),
+            (pool_nearly_full, Cause::PoolNearlyFull),
             (pool_full, Cause::PoolFull),
             (silent, Cause::ClusterSilent),
             (behind, Cause::WorkerBehind),

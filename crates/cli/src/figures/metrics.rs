@@ -104,6 +104,7 @@ pub fn name_of(figure: &Figure) -> Option<String> {
         "caches" => "cache_",
         "ranks" => "rank_",
         "host" => "host_",
+        "cluster" => "cluster_",
         "worker" => "worker_",
         "scrub" => "scrub_",
         "device" => "device_",

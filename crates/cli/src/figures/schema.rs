@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
+use super::cluster;
 use super::figure::{Figure, Source, Unit};
 use super::health::Cause;
 use super::json::FORM;
@@ -67,7 +68,7 @@ fn head() -> Map<String, Json> {
 fn group(name: &str) -> Json {
     let figures: Vec<&Figure> = FIGURES.iter().filter(|figure| figure.group == name).collect();
     let properties: Map<String, Json> = figures.iter().map(|figure| (figure.name.to_owned(), value(figure))).collect();
-    let is_there = |figure: &&&Figure| figure.unit != Unit::Seconds;
+    let is_there = |figure: &&&Figure| figure.unit != Unit::Seconds && figure.group != cluster::GROUP;
     let required: Vec<&str> = figures.iter().filter(is_there).map(|figure| figure.name).collect();
     let object = json!({ "type": "object", "required": required, "properties": properties });
     match figures.first().map(|figure| figure.source) {
@@ -80,6 +81,7 @@ fn group(name: &str) -> Json {
 
 fn value(figure: &Figure) -> Json {
     let mut schema = match figure.unit {
+        Unit::Seconds if figure.group == cluster::GROUP => json!({ "type": "number", "minimum": 0 }),
         Unit::Bytes | Unit::Things | Unit::Seconds => whole(),
         Unit::Blocks if figure.name == "piece_blocks" => json!({ "type": "number", "minimum": 0 }),
         Unit::Blocks => whole(),

@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stage, StageReport, settings};
 
+use super::cluster;
 use super::figure::{Figure, Kind, Source, Unit, Value};
 use super::of_mount::{CLUSTER_SILENT, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
 
@@ -19,7 +20,7 @@ pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
     });
     let set = settings::descriptions().map(|(name, _, meaning, _)| setting(name, meaning));
     let facts = FACTS.iter().map(|&(name, meaning)| setting(name, meaning));
-    GROUPS.iter().copied().chain(counters).chain(facts).chain(set).collect()
+    GROUPS.iter().chain(cluster::FIGURES).copied().chain(counters).chain(facts).chain(set).collect()
 });
 
 /// Values of a mount that are not settings of `oncefs tune`.

@@ -3,6 +3,8 @@
 use super::{at, checksum};
 use crate::{Error, Result};
 
+/// Size of the objects of new images.
+pub const OBJECT_BYTES: u64 = 4 << 20;
 /// Size of the header in bytes.
 pub const BYTES: usize = 56;
 const MAGIC: &[u8; 16] = b"oncefs image\n\0\0\0";

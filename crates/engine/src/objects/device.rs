@@ -19,8 +19,6 @@ use crate::device::{Device, Io};
 use crate::format::image::{self, ImageHeader};
 use crate::sync::AtomicU64;
 
-/// Size of the objects of new images.
-pub const OBJECT_BYTES: u64 = 4 << 20;
 /// Objects that are looked for in one go.
 const LOOKED_FOR: u64 = 256;
 

@@ -1,7 +1,7 @@
 //! The lease of this process while it is the head: a thread renews it, and all who answer requests ask it first.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,9 +29,34 @@ pub struct HeldLease {
     clock: Clock,
     is_closing: AtomicBool,
     end: Mutex<Option<End>>,
+    length: Duration,
+    /// Nanoseconds of the clock when the last renewal that succeeded was sent.
+    renewed_at: AtomicU64,
+    renewals: AtomicU64,
+    failed_renewals: AtomicU64,
+}
+
+/// What became of the renewals of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewals {
+    /// Length of the lease.
+    pub length: Duration,
+    /// Time since the last one that succeeded was sent.
+    pub last: Duration,
+    /// How many succeeded.
+    pub succeeded: u64,
+    /// How many failed.
+    pub failed: u64,
 }
 
 impl HeldLease {
+    /// What became of the renewals so far.
+    pub fn renewals(&self) -> Renewals {
+        let last = (self.clock)().saturating_sub(Duration::from_nanos(self.renewed_at.load(Relaxed)));
+        let (succeeded, failed) = (self.renewals.load(Relaxed), self.failed_renewals.load(Relaxed));
+        Renewals { length: self.length, last, succeeded, failed }
+    }
+
     /// Whether an answer may be given now.
     pub fn is_held(&self) -> bool {
         nanos((self.clock)()) < self.answers_until.load(Acquire)
@@ -64,7 +89,14 @@ impl HeldLease {
         true
     }
 
+    /// Counts a renewal that has ended.
+    fn count(&self, has_succeeded: bool) {
+        let counter = if has_succeeded { &self.renewals } else { &self.failed_renewals };
+        counter.fetch_add(1, Relaxed);
+    }
+
     fn publish(&self, lease: &Lease) {
+        self.renewed_at.store(nanos(lease.renewed_at()), Relaxed);
         self.answers_until.store(lease.answers_until().map_or(NEVER, nanos), Release);
     }
 }
@@ -96,12 +128,17 @@ impl Renewer {
     ///
     /// The thread cannot be started.
     pub fn start(objects: Arc<dyn Objects>, record: HeadRecord, sent: Duration, clock: Clock) -> std::io::Result<Self> {
-        let state = Lease::new(Duration::from_millis(record.lease_millis.into()), sent);
+        let length = Duration::from_millis(record.lease_millis.into());
+        let state = Lease::new(length, sent);
         let lease = Arc::new(HeldLease {
             answers_until: AtomicU64::new(NEVER),
             clock,
             is_closing: AtomicBool::new(false),
             end: Mutex::new(LockRank::Leaf, None),
+            length,
+            renewed_at: AtomicU64::new(NEVER),
+            renewals: AtomicU64::new(0),
+            failed_renewals: AtomicU64::new(0),
         });
         lease.publish(&state);
         let (held, used) = (lease.clone(), objects.clone());
@@ -152,7 +189,9 @@ fn renew(held: &HeldLease, mut lease: Lease, objects: &dyn Objects, mut record: 
         let now = (held.clock)();
         let mut end = lease.look(now);
         if let Some(renewal) = under_way.take_if(|renewal| renewal.is_done()) {
-            match renewal.wait() {
+            let renewed = renewal.wait();
+            held.count(renewed.is_ok());
+            match renewed {
                 Ok(()) => lease.renewed(),
                 Err(error @ (Error::Guarded(_) | Error::Fenced)) => {
                     log::error!("cannot renew the lease: {error}");
@@ -183,7 +222,6 @@ fn renew(held: &HeldLease, mut lease: Lease, objects: &dyn Objects, mut record: 
 #[cfg(not(feature = "schedules"))]
 mod tests {
     use std::sync::atomic::AtomicU64 as Millis;
-    use std::sync::atomic::Ordering::Relaxed;
 
     use oncefs_rados::MemoryObjects;
 
@@ -238,11 +276,15 @@ mod tests {
         until("a renewal", || found().renewals == 1);
         pass(2400);
         until("another, by which the lease goes on", || found().renewals == 2 && first.lease().is_held());
+        let both = Renewals { length: Duration::from_secs(5), last: Duration::ZERO, succeeded: 2, failed: 0 };
+        until("both are counted", || first.lease().renewals() == both);
         let second = renewer(&objects, head(&objects));
         pass(1500);
         until("the first head learns of the second", || first.lease().end() == Some(End::TakenOver));
         assert!(!first.lease().is_held() && !first.lease().wait());
         assert_eq!(first.lease().wait_for_end(), Some(End::TakenOver));
+        let counted = first.lease().renewals();
+        assert_eq!((counted.succeeded, counted.failed), (2, 1), "the second head's record refuses a renewal");
         first.release();
         until("the second renews", || found().renewals > 0);
         assert_eq!((found().epoch, found().is_released), (2, false), "a head that lost its lease says nothing");

@@ -72,6 +72,11 @@ impl Lease {
         self.end.get_or_insert(End::TakenOver);
     }
 
+    /// When the last renewal that succeeded was sent.
+    pub fn renewed_at(&self) -> Duration {
+        self.renewed
+    }
+
     /// Until when this process may answer. None: never again.
     pub fn answers_until(&self) -> Option<Duration> {
         self.end.is_none().then(|| self.renewed + self.length - self.length / MARGIN)

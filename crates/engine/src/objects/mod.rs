@@ -7,3 +7,5 @@ pub mod held_lease;
 pub mod in_flight;
 pub mod lease;
 pub mod pool_room;
+pub mod pool_room_watch;
+mod taken_bytes;

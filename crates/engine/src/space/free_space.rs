@@ -213,14 +213,20 @@ impl FreeSpace {
         let bytes = blocks * BLOCK_BYTES as u64;
         let enough = |left: u64| left.checked_sub(bytes).filter(|left| *left >= HOST_MARGIN_BYTES);
         match self.host_bytes.fetch_update(Relaxed, Relaxed, enough) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.host.iter().for_each(|host| host.take(bytes));
+                Ok(())
+            }
             Err(_) => Err(Error::NoSpace),
         }
     }
 
-    /// Whether the volume's objects are in a pool that is full, and in a cluster that does not answer.
+    /// Whether the volume's objects are in a pool that takes no new data, and in a cluster that does not answer.
     pub fn pool_is_full_and_silent(&self) -> (bool, bool) {
-        self.host.as_ref().map_or((false, false), |host| (host.is_full(), host.is_silent()))
+        let Some(pool @ Host::Pool(_)) = &self.host else { return (false, false) };
+        // By the bytes that decide on writes.
+        let is_short = self.host_bytes.load(Relaxed) < HOST_MARGIN_BYTES;
+        (pool.is_full() || is_short, pool.is_silent())
     }
 
     /// Asks the host how much it can still take.

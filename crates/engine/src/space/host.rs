@@ -26,6 +26,14 @@ impl Host {
         }
     }
 
+    /// Takes bytes for new data, where the figures of the next look may not have them yet.
+    pub fn take(&self, bytes: u64) {
+        match self {
+            Self::Directory(_) => {}
+            Self::Pool(room) => room.take(bytes),
+        }
+    }
+
     /// Whether requests wait for it because it does not answer.
     pub fn is_silent(&self) -> bool {
         match self {
@@ -34,7 +42,7 @@ impl Host {
         }
     }
 
-    /// Whether it refused a write since it was looked at.
+    /// Whether it refused a write, and has not been seen to have room since.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Directory(_) => false,

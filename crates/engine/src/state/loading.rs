@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn pages_are_read_with_their_groups_and_none_behind_the_table() {
-        assert_eq!(groups_of(&[], 100), []);
+        assert_eq!(groups_of(&[], 100), [0; 0]);
         assert_eq!(groups_of(&[5, 6], 100), [4, 5, 6, 7]);
         assert_eq!(groups_of(&[3, 4, 17], 100), [0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19]);
         assert_eq!(groups_of(&[0, 9], 10), [0, 1, 2, 3, 8, 9]);

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
+use crate::ClusterReport;
+
 /// Declares the stages in the order of a block's life, each with its name for people and with what happens in it.
 macro_rules! stages {
     ($($stage:ident, $name:literal, $meaning:literal;)+) => {
@@ -211,6 +213,9 @@ pub struct Report {
     pub ranks: BTreeMap<String, RankReport>,
     /// Settings in force, by name.
     pub settings: BTreeMap<String, String>,
+    /// The cluster with the volume's objects. None: the volume is elsewhere.
+    #[serde(default)]
+    pub cluster: Option<ClusterReport>,
 }
 
 /// The files of one rank.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::ClusterReport;
 use crate::device::Device;
 use crate::kv::Kv;
 use crate::objects::held_lease::HeldLease;
@@ -14,6 +15,11 @@ use crate::space::host::Host;
 pub trait Hold: Send + Sync {
     /// The lease without which no request may be answered. None: the volume cannot be taken over.
     fn lease(&self) -> Option<Arc<HeldLease>> {
+        None
+    }
+
+    /// The cluster with the volume's objects. None: they are elsewhere.
+    fn cluster(&self) -> Option<ClusterReport> {
         None
     }
 }

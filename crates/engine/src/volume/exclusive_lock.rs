@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::objects::held_lease::HeldLease;
 use crate::volume::backend::Hold;
 use crate::volume::held_objects::HeldObjects;
-use crate::{Error, Result};
+use crate::{ClusterReport, Error, Result};
 
 /// How often a lock that is not free is asked for.
 const ASK: Duration = Duration::from_millis(250);
@@ -30,6 +30,10 @@ pub struct ExclusiveLock {
 impl Hold for ExclusiveLock {
     fn lease(&self) -> Option<Arc<HeldLease>> {
         self.objects.as_ref().and_then(HeldObjects::lease)
+    }
+
+    fn cluster(&self) -> Option<ClusterReport> {
+        self.objects.as_ref().map(HeldObjects::report)
     }
 }
 

@@ -5,19 +5,55 @@ use std::sync::Arc;
 use oncefs_rados::Hold as ObjectHold;
 
 use crate::device::Device;
+use crate::format::image::OBJECT_BYTES;
 use crate::objects::held_lease::{HeldLease, Renewer};
+use crate::objects::pool_room::ObjectRoom;
+use crate::objects::pool_room_watch::RoomWatch;
+use crate::{ClusterReport, PoolReport};
 
 /// The lock in the cluster, the lease, and the devices that the objects are.
 pub struct HeldObjects {
     hold: ObjectHold,
+    epoch: u64,
     renewer: Option<Renewer>,
     devices: Vec<Arc<dyn Device>>,
+    room: Arc<ObjectRoom>,
+    room_watch: Option<RoomWatch>,
 }
 
 impl HeldObjects {
     /// Holds them until this is dropped.
-    pub fn new(hold: ObjectHold, renewer: Renewer, devices: Vec<Arc<dyn Device>>) -> Self {
-        Self { hold, renewer: Some(renewer), devices }
+    pub fn new(
+        hold: ObjectHold,
+        epoch: u64,
+        renewer: Renewer,
+        devices: Vec<Arc<dyn Device>>,
+        room: Arc<ObjectRoom>,
+    ) -> std::io::Result<Self> {
+        let room_watch = Some(RoomWatch::start(room.clone())?);
+        Ok(Self { hold, epoch, renewer: Some(renewer), devices, room, room_watch })
+    }
+
+    /// Who holds them, how the lease goes, and what the cluster tells of the pool.
+    pub fn report(&self) -> ClusterReport {
+        let renewals = self.renewer.as_ref().map(|renewer| renewer.lease().renewals());
+        let waits = self.room.waits();
+        let mut report = ClusterReport {
+            holder: self.hold.holder().to_owned(),
+            address: self.hold.address().to_owned(),
+            epoch: self.epoch,
+            has_taken_over: self.hold.has_fenced(),
+            waits: waits.count,
+            longest_wait_millis: waits.longest.as_millis() as u64,
+            pool: self.room.space().map(|space| PoolReport::of(&space, OBJECT_BYTES)),
+            ..ClusterReport::default()
+        };
+        if let Some(renewals) = renewals {
+            report.lease_millis = renewals.length.as_millis() as u64;
+            report.renewed_millis = renewals.last.as_millis() as u64;
+            (report.renewals, report.renewals_failed) = (renewals.succeeded, renewals.failed);
+        }
+        report
     }
 
     /// The lease.
@@ -30,6 +66,7 @@ impl Drop for HeldObjects {
     /// No change may be under way when the lock is free: the next process fences nobody then, and the change could
     /// come after its own.
     fn drop(&mut self) {
+        drop(self.room_watch.take());
         let failed = self.devices.iter().find_map(|device| device.flush().err());
         match (failed, self.renewer.take()) {
             (None, Some(renewer)) => renewer.release(),

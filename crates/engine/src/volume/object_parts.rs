@@ -10,10 +10,10 @@ use oncefs_rados::{Change, Cluster, Hold, KeyedObjects, Objects, Pool};
 
 use crate::device::Device;
 use crate::format::head_record::HeadRecord;
-use crate::format::image::ImageHeader;
+use crate::format::image::{ImageHeader, OBJECT_BYTES};
 use crate::format::page::table_bytes;
 use crate::kv::omap::{OmapKv, OmapTerms};
-use crate::objects::device::{OBJECT_BYTES, ObjectDevice};
+use crate::objects::device::ObjectDevice;
 use crate::objects::epoch::Epoch;
 use crate::objects::head;
 use crate::objects::held_lease::{Renewer, boot_clock};
@@ -150,15 +150,16 @@ fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], owner: String, hold:
     };
     let sent = boot_clock();
     let record = head::begin(&*objects, record, &guarded)?;
-    let epoch = Some(Epoch(record.epoch));
+    let epoch = Epoch(record.epoch);
     let renewer = Renewer::start(objects.clone(), record, sent, boot_clock);
     let renewer = renewer.map_err(|e| Error::io("starting the thread that renews the lease", e))?;
     let log = log.map(|header| -> Arc<dyn Device> {
-        Arc::new(ObjectDevice::guarded(objects.clone(), LOG, header, room.clone(), epoch))
+        Arc::new(ObjectDevice::guarded(objects.clone(), LOG, header, room.clone(), Some(epoch)))
     });
     let (data, table, fragments) = (data?, table?, fragments?);
     let devices = [&data, &table, &fragments].into_iter().chain(&log).cloned().collect();
-    let hold = HeldObjects::new(hold, renewer, devices);
+    let hold = HeldObjects::new(hold, epoch.0, renewer, devices, room.clone());
+    let hold = hold.map_err(|e| Error::io("starting the thread that asks for the pool's room", e))?;
     Ok(ObjectParts { data, table, fragments, log, room, hold, objects: keyed })
 }
 

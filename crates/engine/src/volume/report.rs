@@ -61,6 +61,7 @@ impl Volume {
             device: self.base.policy.device_reads().report(),
             counters: self.base.stats.counters.snapshot(),
             ranks: BTreeMap::new(),
+            cluster: None,
             settings: BTreeMap::new(),
         }
     }

@@ -17,6 +17,7 @@ pub fn text(snapshot: &Snapshot) -> String {
         stages(report),
         caches(report),
         device(report),
+        cluster(report),
         counters(report),
         settings(report),
     ];
@@ -171,6 +172,35 @@ fn device(report: &Report) -> String {
     table.plain()
 }
 
+/// The cluster with the volume's objects: the holder, its lease, waits, and the pool. Empty if they lie elsewhere.
+fn cluster(report: &Report) -> String {
+    let Some(cluster) = &report.cluster else { return String::new() };
+    let seconds = |millis: u64| format!("{:.1} s", millis as f64 / 1e3);
+    let mut table = figures(16, 8);
+    let how = if cluster.has_taken_over { "; the head before it had not closed the volume" } else { "" };
+    table.row(figure("head", cluster.epoch, format!("{} at {}{how}", cluster.holder, cluster.address)));
+    let renewals = format!(
+        "since the lease of {} was renewed; {} renewals, {} failed",
+        seconds(cluster.lease_millis),
+        cluster.renewals,
+        cluster.renewals_failed
+    );
+    table.row(figure("lease", seconds(cluster.renewed_millis), renewals));
+    let longest =
+        format!("requests waited for more than a second, the longest for {}", seconds(cluster.longest_wait_millis));
+    table.row(figure("waits", cluster.waits, longest));
+    if let Some(pool) = &cluster.pool {
+        let used = format!(
+            "free; {} stored, {} with copies, {} objects",
+            Size(pool.stored_bytes),
+            Size(pool.used_bytes),
+            pool.objects
+        );
+        table.row(figure("pool", Size(pool.left_bytes), used));
+    }
+    table.plain()
+}
+
 fn counters(report: &Report) -> String {
     let mut table = figures(24, 16);
     let is_shown = |name: &str| SHOWN_BY_DEDUP.contains(&name);
@@ -207,7 +237,9 @@ pub fn microseconds(us: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use oncefs_engine::{CacheReport, DeviceReport, Histogram, RankReport, Sizes, StageReport};
+    use oncefs_engine::{
+        CacheReport, ClusterReport, DeviceReport, Histogram, PoolReport, RankReport, Sizes, StageReport,
+    };
 
     use super::*;
 
@@ -243,6 +275,37 @@ mod tests {
                 ("3 cold".to_owned(), RankReport { files: 90_000, ranked: 17, waits_seconds: None }),
             ]),
             settings: BTreeMap::new(),
+            cluster: None,
+        }
+    }
+
+    #[test]
+    fn a_volume_in_objects_tells_of_its_head_its_lease_and_its_pool() {
+        let mut report = report();
+        assert_eq!(cluster(&report), "");
+        let pool = PoolReport { left_bytes: 7 << 30, stored_bytes: 1 << 30, used_bytes: 3 << 30, objects: 256 };
+        report.cluster = Some(ClusterReport {
+            holder: "one-1234:/srv/home (inode 7)".to_owned(),
+            address: "10.0.0.1:0/77".to_owned(),
+            epoch: 12,
+            has_taken_over: true,
+            lease_millis: 5000,
+            renewed_millis: 640,
+            renewals: 260,
+            renewals_failed: 1,
+            waits: 2,
+            longest_wait_millis: 8800,
+            pool: Some(pool),
+        });
+        let text = cluster(&report);
+        for line in [
+            "head                    12  one-1234:/srv/home (inode 7) at 10.0.0.1:0/77; the head before it had not closed \
+             the volume",
+            "lease                0.6 s  since the lease of 5.0 s was renewed; 260 renewals, 1 failed",
+            "waits                    2  requests waited for more than a second, the longest for 8.8 s",
+            "pool              7.00 GiB  free; 1.00 GiB stored, 3.00 GiB with copies, 256 objects",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
         }
     }
 

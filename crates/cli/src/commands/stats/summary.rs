@@ -1,5 +1,6 @@
 //! The ten lines: held, stored and saved data, free space, work left, and health.
 
+use oncefs_engine::ClusterReport;
 use oncefs_toolbox::{Column, Table};
 
 use super::percent;
@@ -34,12 +35,12 @@ fn health(snapshot: &Snapshot) -> String {
     printable(&health::line(&findings(snapshot, &Limits::default())))
 }
 
-fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {
+fn lines(snapshot: &Snapshot) -> Vec<(&'static str, String, String)> {
     let (held, stored, saved) = (snapshot.held_bytes(), snapshot.stored_bytes(), snapshot.saved_bytes());
     let size = |bytes| Size(bytes).to_string();
     let data = snapshot.space("data_bytes");
     let ratio = snapshot.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
-    [
+    let mut lines = vec![
         ("held", size(held), "in all files".to_owned()),
         (
             "stored",
@@ -51,8 +52,19 @@ fn lines(snapshot: &Snapshot) -> [(&'static str, String, String); 8] {
         ("free", size(snapshot.space("available_bytes")), "unique bytes that can still be written".to_owned()),
         ("metadata", size(snapshot.space("metadata_bytes")), "beside the data, on the host".to_owned()),
         ("host", size(snapshot.host.available), format!("free of {}", Size(snapshot.host.size))),
-        ("to look at", left(snapshot).0, left(snapshot).1),
-    ]
+    ];
+    lines.extend(snapshot.report.cluster.iter().map(pool));
+    let (figure, by) = left(snapshot);
+    lines.push(("to look at", figure, by));
+    lines
+}
+
+/// The pool with the volume's objects.
+fn pool(cluster: &ClusterReport) -> (&'static str, String, String) {
+    match cluster.pool {
+        Some(pool) => ("pool", Size(pool.left_bytes).to_string(), "free, for all that use it".to_owned()),
+        None => ("pool", "-".to_owned(), "its cluster does not say how much is free".to_owned()),
+    }
 }
 
 /// The contribution of compression, if anything is compressed.
@@ -83,10 +95,16 @@ fn left(snapshot: &Snapshot) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
-    use oncefs_engine::DedupStatus;
+    use oncefs_engine::{DedupStatus, PoolReport};
 
     use super::*;
     use crate::figures::of_mount::HostSpace;
+
+    fn lines_in_cluster(snapshot: &Snapshot, pool: Option<PoolReport>) -> String {
+        let mut snapshot = snapshot.clone();
+        snapshot.report.cluster = Some(ClusterReport { pool, ..ClusterReport::default() });
+        text(&snapshot)
+    }
 
     #[test]
     fn ten_lines_answer() {
@@ -117,6 +135,12 @@ to look at  2.00 MiB    and 3 whole files, by the worker: waits until the volume
 health      healthy
 ";
         assert_eq!(text, expected);
+        let in_cluster = |pool| lines_in_cluster(&snapshot, pool);
+        assert!(
+            in_cluster(None).contains("pool        -           its cluster does not say how much is free\nto look at")
+        );
+        let pool = PoolReport { left_bytes: 7 << 30, stored_bytes: 1 << 30, ..PoolReport::default() };
+        assert!(in_cluster(Some(pool)).contains("pool        7.00 GiB    free, for all that use it\nto look at"));
         for (name, mib) in [("compressed_bytes", 50), ("fragment_bytes", 20)] {
             snapshot.report.space.insert(name.to_owned(), mib << 20);
         }

@@ -302,7 +302,7 @@ fn a_full_pool_is_not_asked_for_the_room_of_a_split() {
     assert_eq!((kv.objects(), all(&kv).len()), (1, 40));
     assert_tidy(&objects, &kv);
     objects.set_full(false);
-    kv.room.look();
+    kv.room.ask();
     kv.write(vec![put(40, 40)]).unwrap();
     kv.flush().unwrap();
     assert!(kv.objects() > 2, "{} objects", kv.objects());

@@ -63,6 +63,9 @@ pub enum Error {
     /// No data or hole lies at or after the offset.
     #[error("no data or hole at or after this offset")]
     NoSuchOffset,
+    /// The volume takes no policies for compression.
+    #[error("the volume was never mounted with compression; mount it with -o compress=later once")]
+    NeverCompressed,
     /// oncefs does not support this.
     #[error("not supported")]
     NotSupported,

@@ -23,7 +23,7 @@ fn random_operations_have_the_same_effect_as_on_the_model() {
     let steps = gate_or_drill(STEPS.0, STEPS.1);
     let first = seed();
     for seed in first..first + RUNS {
-        let volume = Volume::new(AtimePolicy::Never);
+        let volume = Volume::compressed(AtimePolicy::Never);
         let mut run = Run::new(&volume, Random::new(seed), seed);
         for step in 1..=steps {
             run.step(step);

@@ -198,7 +198,7 @@ fn set_compress(fs: &FileSystem, ino: Ino, value: &str) -> oncefs_fs::Result<()>
 
 #[test]
 fn compression_has_a_policy_of_its_own_beside_that_of_deduplication() {
-    let volume = Volume::new(AtimePolicy::Never);
+    let mut volume = Volume::compressed(AtimePolicy::Never);
     let fs = volume.open();
     let above = directory(&fs, Ino::ROOT, "above").ino;
     for value in ["", "on", "Off", "zstd", "none"] {
@@ -211,8 +211,7 @@ fn compression_has_a_policy_of_its_own_beside_that_of_deduplication() {
     let ino = file(&fs, above, "file").ino;
     assert_eq!((compressed(&fs, ino), told(&fs, ino)), (Some(Compress::Later), Some(PolicyOverride::Run(8))));
     assert_eq!(attributes(&fs, ino), 2);
-    // A mount that compresses nothing compresses nothing of it.
-    assert_eq!(fs.effective(ino).unwrap().compress, Compress::Off);
+    assert_eq!(fs.effective(ino).unwrap().compress, Compress::Later);
     // Each of the two stays when the other one goes.
     fs.removexattr(ino, POLICY_ATTRIBUTE).unwrap();
     assert_eq!((compressed(&fs, ino), told(&fs, ino)), (Some(Compress::Later), None));
@@ -226,15 +225,18 @@ fn compression_has_a_policy_of_its_own_beside_that_of_deduplication() {
     assert_consistent(&fs);
     fs.close().unwrap();
     drop(fs);
+    volume.settings.clear();
     let fs = volume.open();
     assert_eq!((compressed(&fs, ino), told(&fs, ino)), (Some(Compress::Inline), Some(PolicyOverride::Off)));
+    // A mount that compresses nothing compresses nothing of it.
+    assert_eq!(fs.effective(ino).unwrap().compress, Compress::Off);
     fs.unlink(above, b"file").unwrap();
     assert_consistent(&fs);
 }
 
 #[test]
 fn flags_and_compression_change_together() {
-    let volume = Volume::new(AtimePolicy::Never);
+    let volume = Volume::compressed(AtimePolicy::Never);
     let fs = volume.open();
     let (ino, below) = (file(&fs, Ino::ROOT, "file").ino, directory(&fs, Ino::ROOT, "below").ino);
     for ino in [ino, below] {
@@ -253,5 +255,56 @@ fn flags_and_compression_change_together() {
     let pipe = fs.mknod(Ino::ROOT, b"pipe", libc::S_IFIFO | 0o644, 0, &ROOT).unwrap().ino;
     let refused = fs.set_flags_and_compression(pipe, FileFlags::default(), Some(Compress::Off));
     assert!(matches!(refused, Err(Error::NotSupported)));
+    assert_consistent(&fs);
+}
+
+/// The version of the volume's format, as the superblock has it.
+fn version(volume: &Volume) -> u8 {
+    std::fs::read(volume.path().join("superblock")).unwrap()[16]
+}
+
+#[test]
+fn a_volume_that_earlier_versions_open_takes_no_policy_for_compression() {
+    let mut volume = Volume::new(AtimePolicy::Never);
+    let fs = volume.open();
+    let (ino, above) = (file(&fs, Ino::ROOT, "file").ino, directory(&fs, Ino::ROOT, "above").ino);
+    for ino in [ino, above] {
+        for value in ["off", "later", "inline", "auto"] {
+            assert!(matches!(set_compress(&fs, ino, value), Err(Error::NeverCompressed)), "{value}");
+        }
+        let refused = fs.set_flags_and_compression(ino, FileFlags::NO_DUMP, Some(Compress::Off));
+        assert!(matches!(refused, Err(Error::NeverCompressed)));
+        assert_eq!((fs.flags(ino).unwrap(), attributes(&fs, ino)), (FileFlags::default(), 0));
+        fs.set_flags_and_compression(ino, FileFlags::NO_DUMP, None).unwrap();
+        assert_eq!(fs.flags(ino).unwrap(), FileFlags::NO_DUMP, "nothing is to be removed");
+    }
+    assert!(matches!(set_compress(&fs, ino, "on"), Err(Error::Invalid(_))));
+    fs.close().unwrap();
+    drop(fs);
+    assert!(version(&volume) < 3);
+
+    // Once it was mounted with compression, it takes them, and files with one keep it from earlier versions.
+    volume.settings = vec![("compress".to_owned(), "later".to_owned())];
+    let fs = volume.open();
+    set_compress(&fs, ino, "off").unwrap();
+    set_compress(&fs, above, "inline").unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    volume.settings.clear();
+    let fs = volume.open();
+    fs.close().unwrap();
+    drop(fs);
+    assert_eq!(version(&volume), 3);
+    let fs = volume.open();
+    fs.removexattr(ino, COMPRESS_ATTRIBUTE).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    assert!(version(&volume) < 3);
+
+    // What is left is an attribute of a directory, which no file of such a volume inherits.
+    let fs = volume.open();
+    assert_eq!(fs.compress_override(above).unwrap(), Some(Compress::Inline));
+    let (new, below) = (file(&fs, above, "new").ino, directory(&fs, above, "below").ino);
+    assert_eq!((compressed(&fs, new), attributes(&fs, new), attributes(&fs, below)), (None, 0, 0));
     assert_consistent(&fs);
 }

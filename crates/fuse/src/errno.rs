@@ -24,7 +24,7 @@ pub(crate) fn errno(error: &Error) -> Errno {
         Error::TooBig | Error::ListTooBig => libc::E2BIG,
         Error::FileTooLarge => libc::EFBIG,
         Error::NoSuchOffset => libc::ENXIO,
-        Error::NotSupported => libc::EOPNOTSUPP,
+        Error::NotSupported | Error::NeverCompressed => libc::EOPNOTSUPP,
         Error::Engine(oncefs_engine::Error::HostFull { .. }) => libc::ENOSPC,
         Error::Engine(error) => {
             log::error!("{error}{}", way_out(error));

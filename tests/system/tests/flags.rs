@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use oncefs_system_tests::{Mount, sys};
+use oncefs_system_tests::{Mount, oncefs, sys, test_dir};
 use sys::errno;
 
 fn chattr(flags: &str, path: &Path) -> bool {
@@ -149,7 +149,7 @@ fn flags_without_a_meaning_are_refused() {
 
 #[test]
 fn flags_for_compression_are_policies_and_are_inherited() {
-    let mut mount = Mount::new("64M");
+    let mut mount = Mount::on(&test_dir(), "64M", &["compress=later", "worker=off"]);
     let policy = |path: &Path| {
         let value = sys::get_xattr(path, "user.oncefs.compress");
         value.ok().map(|value| String::from_utf8(value).unwrap())
@@ -171,6 +171,37 @@ fn flags_for_compression_are_policies_and_are_inherited() {
     assert!(chattr("=d", &path));
     assert_eq!((lsattr(&path).as_str(), policy(&path)), ("d", None));
     mount.check();
+}
+
+#[test]
+fn a_volume_that_was_never_mounted_with_compression_refuses_policies_for_it_and_says_what_to_do() {
+    let mount = Mount::new("64M");
+    let path = file(&mount, "file");
+    assert!(!chattr("+c", &path) && !chattr("+m", &path));
+    assert_eq!(errno(sys::set_xattr(&path, "user.oncefs.compress", b"off")), libc::EOPNOTSUPP);
+    assert_eq!(lsattr(&path), "");
+    let set = Command::new(oncefs()).args(["policy", "set"]).arg(&path).args(["off", "compress=off"]).output().unwrap();
+    let said = String::from_utf8_lossy(&set.stderr);
+    assert!(set.status.code() == Some(1) && said.contains("-o compress=later once"), "{set:?}");
+    assert_eq!(errno(sys::get_xattr(&path, "user.oncefs.policy").map(drop)), libc::ENODATA);
+    // A stream leaves them out on such a volume.
+    let from = Mount::on(&test_dir(), "64M", &["compress=later", "worker=off"]);
+    let source = from.join("tree");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("file"), "text").unwrap();
+    sys::set_xattr(&source.join("file"), "user.oncefs.compress", b"off").unwrap();
+    sys::set_xattr(&source.join("file"), "user.other", b"value").unwrap();
+    let stream = test_dir().join(format!("stream-with-policy-{}", std::process::id()));
+    let out = File::create(&stream).unwrap();
+    let sent = Command::new(oncefs()).arg("send").arg(&source).stdout(out).output().unwrap();
+    assert!(sent.status.success(), "{sent:?}");
+    let input = File::open(&stream).unwrap();
+    let received = Command::new(oncefs()).arg("receive").arg(mount.dir()).arg("tree").stdin(input).output().unwrap();
+    fs::remove_file(&stream).unwrap();
+    assert!(received.status.success(), "{received:?}");
+    let copy = mount.join("tree/file");
+    assert_eq!(sys::get_xattr(&copy, "user.other").unwrap(), b"value");
+    assert_eq!(errno(sys::get_xattr(&copy, "user.oncefs.compress").map(drop)), libc::ENODATA);
 }
 
 #[test]

@@ -154,15 +154,26 @@ fn text_of(policy_override: Option<&str>) -> &str {
 pub fn run(arguments: PolicyArgs) -> Outcome<u8> {
     match arguments.what {
         What::Set(SetArgs { path, policy }) => {
-            let edits: Vec<Edit> = policy.iter().map(|requested| requested.edit()).collect();
+            let mut edits: Vec<Edit> = policy.iter().map(|requested| requested.edit()).collect();
             if edits.len() == 2 && edits[0].0 == edits[1].0 {
                 let text = format!("{} and {} are policies of the same kind: give one of them", policy[0], policy[1]);
                 return Err(Failure::new(exit::USAGE, text));
             }
+            // Where it is refused, the other one is not set either.
+            edits.sort_by_key(|(name, _)| *name != set::COMPRESS);
             let top = find(&path)?;
             let done = set::below(&top.path, top.held, &edits);
             if done.is_read_only {
                 let text = format!("{} is in a mount that is read-only: no policy was changed", shown(&path));
+                return Err(Failure::new(exit::FAILED, text));
+            }
+            if done.is_never_compressed {
+                let text = format!(
+                    "{} is in a volume that was never mounted with compression, and that earlier versions of oncefs \
+                     open: mount it with -o compress=later once, and set policies for compression then; no policy was \
+                     changed",
+                    shown(&path)
+                );
                 return Err(Failure::new(exit::FAILED, text));
             }
             let words: Vec<String> = policy.iter().map(Requested::to_string).collect();

@@ -5,6 +5,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
+use oncefs_fs::COMPRESS_ATTRIBUTE;
 use oncefs_stream::{Attributes, Flags, Moment};
 use rustix::fs::{self, AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
@@ -96,9 +97,13 @@ fn set_extended(held: &Held, extended: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> 
         }
     }
     for (name, value) in extended {
-        let shown = || name.escape_ascii();
-        fs::setxattr(&path, name.as_slice(), value, XattrFlags::empty())
-            .map_err(|e| io::Error::new(e.kind(), format!("cannot set the attribute {}: {e}", shown())))?;
+        match fs::setxattr(&path, name.as_slice(), value, XattrFlags::empty()) {
+            // A volume that was never mounted with compression takes no policy for it.
+            Err(Errno::OPNOTSUPP) if name == COMPRESS_ATTRIBUTE => {}
+            other => other.map_err(|e| {
+                io::Error::new(e.kind(), format!("cannot set the attribute {}: {e}", name.escape_ascii()))
+            })?,
+        }
     }
     Ok(())
 }

@@ -32,6 +32,12 @@ impl Store {
         self.volume.file_policies.compress_by(policy)
     }
 
+    /// Whether files may have a policy for compression. A volume that was never mounted with one is opened by earlier
+    /// versions, which take the record of such a policy for damaged.
+    pub fn takes_compression_policies(&self) -> bool {
+        self.volume.base.stored.has_fragments()
+    }
+
     /// Adds a file's new policy to a change. If it allows more than before, the worker visits the file once the change
     /// is published. The caller prevents other changes of this file's policy meanwhile.
     pub fn policy_change(&self, change: &mut Change, map: MapId, policy: FilePolicy) {

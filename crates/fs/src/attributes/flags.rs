@@ -53,7 +53,10 @@ impl FileSystem {
     ///
     /// # Errors
     ///
-    /// As [`FileSystem::set_flags`], and `NoSpace`: the inode has no room for the attribute.
+    /// As [`FileSystem::set_flags`], and
+    ///
+    /// - `NoSpace`: the inode has no room for the attribute.
+    /// - `NeverCompressed`: the volume was never mounted with compression, and the attribute is not removed.
     pub fn set_flags_and_compression(&self, ino: Ino, flags: FileFlags, compress: Option<Compress>) -> Result<()> {
         self.set_flags_with(ino, flags, Some(compress))
     }
@@ -68,6 +71,9 @@ impl FileSystem {
         }
         let mut change = Change::new();
         if let Some(compress) = compress {
+            if compress.is_some() {
+                self.check_takes_compression()?;
+            }
             self.put_compression(&mut change, &mut staged, ino, compress)?;
         }
         let record = staged.edit(ino);

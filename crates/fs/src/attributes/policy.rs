@@ -7,7 +7,7 @@
 
 use std::str::FromStr;
 
-use oncefs_engine::{Change, Compress, EffectivePolicy, FilePolicy, PolicyOverride, ShareLimit};
+use oncefs_engine::{Change, Compress, EffectivePolicy, FilePolicy, PolicyOverride, ShareLimit, Store};
 
 use crate::format::inode::InodeRecord;
 use crate::format::xattr;
@@ -66,6 +66,12 @@ impl Overrides {
         }
     }
 
+    /// Those that a volume takes. One that was never mounted with compression takes none for it: earlier versions open
+    /// it, and they keep an attribute of this name as any other.
+    pub(crate) fn on(self, store: &Store) -> Self {
+        Self { compress: self.compress.filter(|_| store.takes_compression_policies()), ..self }
+    }
+
     /// The policy of a file with these overrides.
     pub(crate) fn apply_to(self, policy: FilePolicy) -> FilePolicy {
         FilePolicy { policy_override: self.dedup, compress: self.compress, ..policy }
@@ -96,7 +102,7 @@ fn parse<T: FromStr>(value: &[u8]) -> Option<T> {
 }
 
 /// Refuses an invalid value of an attribute that sets a policy, and such an attribute of an inode that cannot have one.
-pub(crate) fn check(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<()> {
+fn check(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<()> {
     if is_override(name) && !can_have(record.kind) {
         return Err(Error::OperationNotPermitted);
     }
@@ -108,6 +114,18 @@ pub(crate) fn check(record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<(
 }
 
 impl FileSystem {
+    /// Refuses a value that an attribute cannot have: an invalid policy, one of an inode that cannot have it, and one
+    /// that the volume does not take.
+    pub(crate) fn check_value(&self, record: &InodeRecord, name: &[u8], value: &[u8]) -> Result<()> {
+        check(record, name, value)?;
+        if name == COMPRESS_ATTRIBUTE { self.check_takes_compression() } else { Ok(()) }
+    }
+
+    /// Refuses policies for compression on a volume that does not take them.
+    pub(crate) fn check_takes_compression(&self) -> Result<()> {
+        if self.store.takes_compression_policies() { Ok(()) } else { Err(Error::NeverCompressed) }
+    }
+
     /// The policy in force for a file, or for files created in a directory.
     ///
     /// # Errors
@@ -159,7 +177,10 @@ impl FileSystem {
 
     /// The overrides that a new inode inherits from its directory.
     pub(crate) fn inherit_overrides(&self, parent: Ino, above: &InodeRecord, kind: FileKind) -> Result<Overrides> {
-        if can_have(kind) { self.read_overrides(parent, above) } else { Ok(Overrides::default()) }
+        if !can_have(kind) {
+            return Ok(Overrides::default());
+        }
+        Ok(self.read_overrides(parent, above)?.on(&self.store))
     }
 
     /// Adds what follows from new values of a file's attributes to their change, for the engine. None: the attribute is
@@ -175,7 +196,7 @@ impl FileSystem {
             let policy = self.store.file_policy(record.map);
             let mut overrides = Overrides::of(policy);
             changed.for_each(|(name, value)| overrides.take_in(name, value));
-            self.store.policy_change(change, record.map, overrides.apply_to(policy));
+            self.store.policy_change(change, record.map, overrides.on(&self.store).apply_to(policy));
         }
     }
 }

@@ -94,6 +94,7 @@ impl FileSystem {
     /// - `PermissionDenied`: a default ACL is set on an inode that is not a directory.
     /// - `OperationNotPermitted`: the inode is immutable or append-only, or a policy is set on one that is neither a
     ///   regular file nor a directory.
+    /// - `NeverCompressed`: a policy for compression is set on a volume that was never mounted with compression.
     /// - `NotSupported`: an access ACL is set on a symbolic link.
     /// - `Stale`: the inode does not exist.
     /// - `NoSpace`: the inode's attributes would take more room than one inode may have, or the host's file system is full.
@@ -125,7 +126,7 @@ impl FileSystem {
                 return self.remove_staged(staged, ino, name);
             }
         }
-        policy::check(staged.get(ino), name, value)?;
+        self.check_value(staged.get(ino), name, value)?;
         let held = self.stored_bytes(ino, staged.get(ino), name)?;
         let exists = held.is_some();
         match (mode, exists) {

@@ -117,7 +117,7 @@ impl Fixer<'_> {
             overrides.take_in(name, value.as_deref());
         }
         let (rank, is_update_heavy) = (usage.rank(), usage.is_update_heavy());
-        let policy = overrides.apply_to(FilePolicy { rank, is_update_heavy, ..FilePolicy::default() });
+        let policy = overrides.on(self.store).apply_to(FilePolicy { rank, is_update_heavy, ..FilePolicy::default() });
         self.publish(|change| self.store.policy_change(change, map, policy))
     }
 

@@ -381,7 +381,7 @@ impl Builder<'_> {
         for (name, value) in &planned.attributes {
             change.put(xattr::key(ino, name), xattr::encode(ino, value));
         }
-        let policy = planned.overrides().apply_to(FilePolicy::default());
+        let policy = planned.overrides().on(&self.file_system.store).apply_to(FilePolicy::default());
         if policy != FilePolicy::default() && record.kind == FileKind::Regular {
             self.file_system.store.first_policy(change, record.map, policy);
         }

@@ -87,6 +87,11 @@ impl Volume {
         Self { settings: vec![("ranks".to_owned(), "on".to_owned())], ..Self::new(atime) }
     }
 
+    /// Makes an empty volume that is opened with compression. No thread compresses.
+    pub fn compressed(atime: AtimePolicy) -> Self {
+        Self { settings: vec![("compress".to_owned(), "later".to_owned())], ..Self::new(atime) }
+    }
+
     fn store(&self, read_only: bool) -> Arc<Store> {
         let options = OpenOptions { read_only, settings: self.settings.clone(), ..OpenOptions::new(16 << 20) };
         Store::open(&self.dir.path().join("volume"), &options).unwrap()

@@ -30,6 +30,8 @@ pub struct Done {
     pub refused: Vec<String>,
     /// The mount is read-only.
     pub is_read_only: bool,
+    /// The volume takes no policies for compression.
+    pub is_never_compressed: bool,
 }
 
 /// A new value of an attribute. None removes it.
@@ -44,6 +46,7 @@ pub fn below(path: &Path, top: Held, edits: &[Edit]) -> Done {
             Ok(()) if about.is_dir() => done.directories += 1,
             Ok(()) => done.files += 1,
             Err(error) if error.raw_os_error() == Some(libc::EROFS) => done.is_read_only = true,
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => done.is_never_compressed = true,
             Err(error) => done.refuse(place, &error),
         },
         Step::Refused(error) => done.refuse(place, &error),

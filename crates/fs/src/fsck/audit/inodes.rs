@@ -165,7 +165,8 @@ impl Audit<'_> {
         }
         if is_regular && record.map.0 != 0 {
             let (rank, is_update_heavy) = (record.usage.rank(), record.usage.is_update_heavy());
-            let policy = seen.overrides.apply_to(FilePolicy { rank, is_update_heavy, ..FilePolicy::default() });
+            let overrides = seen.overrides.on(self.store);
+            let policy = overrides.apply_to(FilePolicy { rank, is_update_heavy, ..FilePolicy::default() });
             self.owners_count += 1;
             self.owners.push([record.map.0, ino.0, record.blocks, number_of(&policy)])?;
         }

@@ -118,6 +118,8 @@ fn a_volume_without_room_is_not_begun_to_be_expanded_and_says_how_much_it_takes(
     let before = mount.figure("space", "fragment_bytes");
     let text = refused(&command("expand", &[&mount.dir()]));
     assert!(text.contains(" takes ") && text.contains("are available") && text.contains("oncefs grow"), "{text}");
+    let text = refused(&command("expand", &[&mount.join("tree/1"), &mount.join("tree/2")]));
+    assert!(text.contains("these files") && text.contains(" takes up to ") && text.contains("name fewer"), "{text}");
     assert_eq!(mount.figure("space", "fragment_bytes"), before);
     assert_same(&mount.join("tree"), &files);
 }

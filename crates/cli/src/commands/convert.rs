@@ -98,10 +98,14 @@ fn run(what: Conversion, arguments: &ConvertArgs) -> Outcome<u8> {
     daemon.write_back()?;
     daemon.ask::<()>(Request::Commit)?;
     let before = Space::of(&daemon)?;
-    if matches!((what, &files), (Conversion::Expand, Files::All)) {
-        before.refuse_if_too_full(&daemon)?;
-    }
     let mut work = Work { daemon, what, done: Converted::default(), refused: Vec::new(), is_ended: false };
+    match (what, &files) {
+        (Conversion::Expand, Files::All) => before.refuse_if_short(before.needed(), ALL, &work.daemon)?,
+        (Conversion::Expand, Files::Some(found)) => {
+            before.refuse_if_short(work.needed_for(&found.files)?, NAMED, &work.daemon)?;
+        }
+        _ => {}
+    }
     match files {
         Files::All => work.convert_all(before.mapped)?,
         Files::Some(found) => {
@@ -164,19 +168,39 @@ impl Space {
         }
     }
 
-    fn refuse_if_too_full(self, daemon: &Daemon) -> Outcome {
-        let (needed, volume) = (self.needed(), shown(&daemon.volume));
+    fn refuse_if_short(self, needed: u64, what: What, daemon: &Daemon) -> Outcome {
+        let volume = shown(&daemon.volume);
         if needed <= self.available {
             return Ok(());
         }
+        let What { name, takes, instead } = what;
         let (needed, available) = (Size(needed), Size(self.available));
         Err(Failure::new(
             exit::FAILED,
             format!(
-                "expanding everything in {volume} takes {needed}, and {available} are available: delete something, or \
-                 enlarge it (oncefs grow {volume} +SIZE); nothing was changed"
+                "expanding {name} in {volume} {takes} {needed}, and {available} are available: delete something, \
+                 {instead}or enlarge it (oncefs grow {volume} +SIZE); nothing was changed"
             ),
         ))
+    }
+}
+
+/// How to speak of what is to be expanded.
+struct What {
+    name: &'static str,
+    takes: &'static str,
+    /// What else helps.
+    instead: &'static str,
+}
+
+const ALL: What = What { name: "everything", takes: "takes", instead: "" };
+const NAMED: What = What { name: "these files", takes: "takes up to", instead: "name fewer files, " };
+
+/// How much these blocks are, with room for a portion on its way. 0: nothing is compressed.
+fn with_room_on_the_way(blocks: u64) -> u64 {
+    match blocks {
+        0 => 0,
+        blocks => blocks * BLOCK_BYTES as u64 + ROOM_BYTES_MIN,
     }
 }
 
@@ -217,6 +241,24 @@ impl Work {
         Ok(())
     }
 
+    /// How much room expanding these files takes at most. Files that cannot be expanded count nothing: converting them
+    /// says why.
+    fn needed_for(&self, files: &[File]) -> Outcome<u64> {
+        let mut progress = Progress::new();
+        let all: u64 = files.iter().map(|file| file.blocks).sum();
+        let (mut seen, mut room) = (0, 0);
+        for file in files {
+            let mut next = Some(MapCursor { map: 0, leaf: 0 });
+            while let Some(from) = next {
+                progress.show("measuring", Step::blocks(seen, all.max(seen)));
+                let request = Request::Convert { what: Conversion::MeasureExpand, inode: Some(file.inode), from };
+                let part: Converted = self.daemon.ask(request).unwrap_or_default();
+                (seen, room, next) = (seen + part.blocks, room + part.room, part.next);
+            }
+        }
+        Ok(with_room_on_the_way(room))
+    }
+
     fn convert_files(&mut self, files: &[File]) -> Outcome {
         let signals = EndSignals::block();
         let mut progress = Progress::new();
@@ -248,7 +290,7 @@ impl Work {
     fn doing(&self) -> &'static str {
         match self.what {
             Conversion::Compress => "compressing",
-            Conversion::Expand => "expanding",
+            Conversion::Expand | Conversion::MeasureExpand => "expanding",
         }
     }
 
@@ -309,7 +351,7 @@ impl Work {
         let looked_at = Size(self.done.blocks * BLOCK_BYTES as u64);
         let mut text = match self.what {
             Conversion::Compress => format!("{looked_at} of files looked at; "),
-            Conversion::Expand => {
+            Conversion::Expand | Conversion::MeasureExpand => {
                 let expanded = Size(self.done.converted * BLOCK_BYTES as u64);
                 format!("{looked_at} of files looked at, {expanded} expanded; ")
             }
@@ -346,5 +388,6 @@ mod tests {
         assert_eq!(space(0, 0).needed(), 0);
         assert_eq!(space(100 << 20, 40 << 20).needed(), 68 << 20);
         assert_eq!(space(4096, 5000).needed(), ROOM_BYTES_MIN);
+        assert_eq!((with_room_on_the_way(0), with_room_on_the_way(256)), (0, 9 << 20));
     }
 }

@@ -157,17 +157,23 @@ impl FragmentReader {
 
     /// Expands fragments, by several threads if they are many. Returns what failed, by span.
     fn expand_all(&self, found: &mut [Found<'_>]) -> Vec<(usize, Error)> {
-        let threads = (found.len() / FRAGMENTS_PER_THREAD_MIN).clamp(1, self.threads);
+        match (found.len() / FRAGMENTS_PER_THREAD_MIN).clamp(1, self.threads) {
+            1 => self.with_expander(|expander| self.expand_share(found, expander)),
+            threads => self.expand_together(found, threads),
+        }
+    }
+
+    fn expand_together(&self, found: &mut [Found<'_>], threads: usize) -> Vec<(usize, Error)> {
         let left = Mutex::new(LockRank::Leaf, found.chunks_mut(SHARE));
         let failed = Mutex::new(LockRank::Leaf, Vec::new());
         let expand_what_is_left = || {
-            let mut expander = self.idle.lock().pop().unwrap_or_default();
-            loop {
-                let Some(share) = left.lock().next() else { break };
-                let errors = self.expand_share(share, &mut expander);
-                failed.lock().extend(errors);
-            }
-            self.give_back(expander);
+            self.with_expander(|expander| {
+                loop {
+                    let Some(share) = left.lock().next() else { break };
+                    let errors = self.expand_share(share, expander);
+                    failed.lock().extend(errors);
+                }
+            });
         };
         thread::scope(|scope| {
             for _ in 1..threads {
@@ -182,11 +188,15 @@ impl FragmentReader {
         failed.into_inner()
     }
 
-    fn give_back(&self, expander: Expander) {
+    /// Works with an expander that no other thread uses, and keeps it for the next read.
+    fn with_expander<T>(&self, work: impl FnOnce(&mut Expander) -> T) -> T {
+        let mut expander = self.idle.lock().pop().unwrap_or_default();
+        let result = work(&mut expander);
         let mut idle = self.idle.lock();
         if idle.len() < EXPANDERS_MAX {
             idle.push(expander);
         }
+        result
     }
 
     /// Expands some fragments. Returns what failed, by span.

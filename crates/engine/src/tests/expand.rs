@@ -104,6 +104,53 @@ fn one_file_is_expanded_and_others_keep_their_fragments() {
     assert_content(&volume, &files);
 }
 
+/// A pass over one map, and the sum of what it says.
+fn pass(volume: &Volume, what: Conversion, map: MapId) -> Converted {
+    let (mut sum, mut next) = (Converted::default(), Some(START));
+    while let Some(from) = next {
+        let part = volume.converter.convert_portion(what, Some(map), from, 100).unwrap();
+        (sum.converted, sum.room, next) = (sum.converted + part.converted, sum.room + part.room, part.next);
+    }
+    sum
+}
+
+#[test]
+fn what_a_file_takes_at_most_is_said_before_it_is_expanded() {
+    let devices = Devices::new(Blocks(6_000), zstd());
+    let shared = text(200, 9);
+    let files = vec![
+        (MapId(1), text(400, 1)),
+        (MapId(2), [&shared[..], &text(300, 2)].concat()),
+        (MapId(3), [&unique(60, 3)[..], &shared].concat()),
+    ];
+    let volume = compressed(&devices, &files);
+    for (map, _) in &files {
+        let before = (used(&volume), fragments(&volume));
+        let room = pass(&volume, Conversion::MeasureExpand, *map).room;
+        assert_eq!((used(&volume), fragments(&volume)), before, "measuring changes nothing");
+        let converted = pass(&volume, Conversion::Expand, *map).converted;
+        let (after, most) = (used(&volume), before.0 + room);
+        assert!(converted >= 200 && after <= most, "map {}: {after} blocks, and at most {most} were said", map.0);
+        // What only this file has leaves its packs.
+        assert!(*map != MapId(1) || room < converted * 4 / 5, "{room} for {converted} blocks");
+        assert_eq!(pass(&volume, Conversion::MeasureExpand, *map).room, 0, "nothing is left to do");
+    }
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn a_file_with_a_clone_that_took_nothing_yet_takes_a_block_for_each_fragment() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let (source, content) = (MapId(1), text(300, 1));
+    let volume = compressed(&devices, &[(source, content.clone())]);
+    let clone = volume.lazy_clones.clone_map(source, || Blocks(300), |_, _, _| ()).unwrap();
+    let before = used(&volume);
+    let room = pass(&volume, Conversion::MeasureExpand, source).room;
+    pass(&volume, Conversion::Expand, source);
+    assert_eq!((room, used(&volume) - before), (300, 300));
+    assert_content(&volume, &[(source, content.clone()), (clone, content)]);
+}
+
 #[test]
 fn a_power_cut_leaves_each_block_expanded_or_not() {
     for seed in 0..12 {

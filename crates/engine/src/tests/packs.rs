@@ -14,6 +14,8 @@ use crate::tests::fixture::{Devices, Random, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, BackgroundStep, Blocks, Error, MapId, Pbn};
 
+mod passes;
+
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
 type Files = Vec<(MapId, Vec<u8>)>;

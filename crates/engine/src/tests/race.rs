@@ -23,8 +23,10 @@ use crate::{BLOCK_BYTES, Blocks, DefragOptions, DefragOutcome, MapId, Pbn};
 
 mod barriers;
 mod behind;
+mod expanded;
 mod giving_way;
 mod held;
+mod partial;
 mod records;
 mod reuse;
 mod room;

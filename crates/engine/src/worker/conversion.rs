@@ -45,7 +45,7 @@ impl Converter {
                 let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
                 Err(Error::Invalid(why.to_owned()))
             }
-            Conversion::Expand if compress != Compress::Off => {
+            Conversion::Expand | Conversion::MeasureExpand if compress != Compress::Off => {
                 let why = match only {
                     None => "the mount compresses what is expanded: mount it with -o compress=off first",
                     Some(_) => {
@@ -93,6 +93,7 @@ impl Converter {
                 *self.moved.lock() = moved;
                 expanded?;
             }
+            Conversion::MeasureExpand => done.room = self.expander.room_for(&places),
         }
         done.next = next.map(|next| MapCursor { map: next.map.0, leaf: next.leaf });
         Ok(done)

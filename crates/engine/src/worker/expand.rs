@@ -94,6 +94,29 @@ impl BlockExpander {
         published
     }
 
+    /// How many blocks of room it takes at most to expand the fragments at these places and nothing else: a block for
+    /// each, less the blocks of packs in which no other fragment is left then.
+    pub fn room_for(&self, places: &[Place]) -> u64 {
+        let numbers = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| is_fragment(*pbn)));
+        let entries = self.metadata.known_entries(&numbers);
+        // A clone that has no references yet keeps what it reads.
+        if self.lazy_clones.are_any() {
+            return entries.len() as u64;
+        }
+        let mut places_left: HashMap<Pbn, u32> = entries.iter().map(|(number, entry)| (*number, entry.count)).collect();
+        for (_, _, pbn) in places {
+            places_left.entry(*pbn).and_modify(|left| *left = left.saturating_sub(1));
+        }
+        let released = places_left.iter().filter(|(_, left)| **left == 0).map(|(number, _)| *number);
+        let mut released_in: HashMap<Pbn, u32> = HashMap::new();
+        for place in self.metadata.known_places(released).values() {
+            place.holders().for_each(|block| *released_in.entry(block).or_default() += 1);
+        }
+        let holders = self.metadata.known_entries(&ascending(released_in.keys().copied()));
+        let freed = holders.iter().filter(|(block, holder)| holder.count == released_in[*block]).count();
+        (entries.len() as u64).saturating_sub(freed as u64)
+    }
+
     /// The fragments at these places that may be expanded, ascending.
     fn candidates(&self, places: &[Place], moved: &Moved, done: &mut Converted) -> Vec<(Pbn, Entry)> {
         let numbers = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| is_fragment(*pbn)));

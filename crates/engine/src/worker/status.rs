@@ -80,6 +80,8 @@ pub enum Conversion {
     Compress,
     /// Expand what is compressed.
     Expand,
+    /// Change nothing, and say how much room expanding takes at most.
+    MeasureExpand,
 }
 
 /// The result for a portion.
@@ -93,6 +95,9 @@ pub struct Converted {
     pub damaged: u64,
     /// Fragments that stay compressed because the volume has no room.
     pub without_room: u64,
+    /// Blocks of room that expanding takes at most, of a portion that was measured.
+    #[serde(default)]
+    pub room: u64,
     /// Where to continue. None: this was the last portion.
     pub next: Option<MapCursor>,
 }

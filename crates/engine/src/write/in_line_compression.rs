@@ -54,6 +54,11 @@ part! {
 }
 
 impl InLineCompressor {
+    /// Whether a request of this many blocks may be compressed, which takes time.
+    pub fn may_compress(&self, map: MapId, blocks: usize) -> bool {
+        blocks >= COMPRESSED_BLOCKS_MIN && matches!(self.file_policies.compress(map), Compress::Inline | Compress::Auto)
+    }
+
     /// The fragments of the blocks that a decided batch stores anew, if it is worth it. Blocks that are still open stay
     /// as they are, because they may yet become references. Notes which blocks were tried and do not shrink.
     pub fn compress(&self, map: MapId, batch: &mut Batch) -> Option<Packed> {

@@ -25,6 +25,15 @@ struct CutBlock {
     stored: Option<StoredBlock>,
 }
 
+/// A partial write with what is stored around it.
+#[derive(Default)]
+pub struct Ends {
+    /// Whole blocks. None: the write has no others.
+    pub merged: Option<PooledBuf>,
+    /// The blocks that it covers in part, and where they lay when they were read.
+    read: Vec<(Lbn, Target)>,
+}
+
 /// The blocks that a range cuts, prepared; nothing is visible yet.
 #[derive(Default)]
 pub struct Cuts {
@@ -58,8 +67,32 @@ part! {
 }
 
 impl PartialBlocks {
-    /// Whole blocks from a partial write and what is stored around it.
-    pub fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
+    /// Whole blocks from a partial write and what is stored around it. The caller holds the map's lock.
+    pub fn merge_with_stored(&self, map: MapId, at: u64, data: &[u8]) -> Result<Ends> {
+        let cut = [at, at + data.len() as u64].into_iter().filter(|byte| !byte.is_multiple_of(BLOCK));
+        let target = |lbn: Lbn| Ok((lbn, self.target_of(map, lbn)?));
+        let read = cut.map(|byte| target(Lbn(byte / BLOCK))).collect::<Result<Vec<_>>>()?;
+        Ok(Ends { merged: Some(self.merged(map, at, data)?), read })
+    }
+
+    /// Whether the blocks around a partial write are still those that it was merged with. The caller holds the map's
+    /// lock, and has had the blocks pinned since they were read: so those in the same places have the same content.
+    pub fn are_unchanged(&self, map: MapId, ends: &Ends) -> Result<bool> {
+        for (lbn, target) in &ends.read {
+            if self.target_of(map, *lbn)? != *target {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn target_of(&self, map: MapId, lbn: Lbn) -> Result<Target> {
+        let (key, at, end) = leaf_parts(map, lbn, 1).next().expect("one block has one part");
+        let target = self.metadata.leaf(key)?.slice(at, end).next().map(|extent| extent.target);
+        Ok(target.unwrap_or(Target::Hole))
+    }
+
+    fn merged(&self, map: MapId, at: u64, data: &[u8]) -> Result<PooledBuf> {
         let block = BLOCK_BYTES as u64;
         let (start, end) = (at / block * block, (at + data.len() as u64).next_multiple_of(block));
         let mut merged = self.data.take_buffer((end - start) as usize);
@@ -96,9 +129,8 @@ impl PartialBlocks {
     fn cut_block(&self, map: MapId, from: u64, to: u64) -> Result<Option<CutBlock>> {
         let lbn = Lbn(from / BLOCK);
         assert!(from < to && to <= (lbn.0 + 1) * BLOCK, "bytes {from} to {to} lie within one block");
-        let (key, at, end) = leaf_parts(map, lbn, 1).next().expect("one block has one part");
-        let target = self.metadata.leaf(key)?.slice(at, end).next().map(|extent| extent.target);
-        if !matches!(target, Some(Target::Data(_))) {
+        let (key, at, _) = leaf_parts(map, lbn, 1).next().expect("one block has one part");
+        if !matches!(self.target_of(map, lbn)?, Target::Data(_)) {
             return Ok(None);
         }
         let _pin = self.pins.pin();

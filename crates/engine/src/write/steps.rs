@@ -11,6 +11,7 @@ use crate::place::free_blocks::Claim;
 use crate::policy::effective::FilePolicies;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
+use crate::sync::RwLockWriteGuard;
 use crate::write::admission::Admission;
 use crate::write::backlog_notes::BacklogNotes;
 use crate::write::batch::{Batch, Outcome};
@@ -18,17 +19,28 @@ use crate::write::confirm::BatchConfirmer;
 use crate::write::decide::{Decider, OpenRuns};
 use crate::write::in_line_compression::InLineCompressor;
 use crate::write::lazy_clone::LazyClones;
-use crate::write::partial_blocks::PartialBlocks;
+use crate::write::partial_blocks::{Ends, PartialBlocks};
 use crate::write::place::Placer;
 use crate::write::publish::OnPublish;
 use crate::write::publish_batch::BatchPublisher;
 use crate::write::share_open::OpenRunSharer;
 use crate::{BLOCK_BYTES, Change, Lbn, MapId, Result, Stage, WriteMode};
 
+/// A request up to its publication.
+struct Prepared<'a> {
+    /// Decided and placed.
+    batch: Batch<'a>,
+    /// What was allocated for it.
+    runs: Vec<Run>,
+    open_runs: OpenRuns,
+    /// Whether it was looked up.
+    is_admitted: bool,
+}
+
 part! {
     /// Writes requests: it calls the steps in their order.
     pub struct Writer {
-        base: health, pins, maps, stats;
+        base: health, pins, maps, policy, stats;
         metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
         partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
         in_line_compressor: InLineCompressor, placer: Placer, batch_publisher: BatchPublisher,
@@ -37,8 +49,12 @@ part! {
 }
 
 impl Writer {
-    /// See [`crate::Store::write`]. The steps of a block's life, in order, from the request to its publication. Before
-    /// the publication the change is invisible, and a failure leaves everything as it was.
+    /// See [`crate::Store::write`]. Before the publication the change is invisible, and a failure leaves everything as it
+    /// was.
+    ///
+    /// Bytes around a partial write must not change between being read and being written back. So its map is locked
+    /// from the beginning, unless the request may be compressed: that takes long, and other requests of the file go on
+    /// meanwhile. If they change a block at one of its ends, it is done again with the lock.
     pub fn write_request<G: OnPublish>(
         &self,
         map: MapId,
@@ -49,19 +65,50 @@ impl Writer {
     ) -> Result<()> {
         self.health.usable()?;
         self.lazy_clones.own(map, leaves_of(at, data.len()))?;
+        // From here on a block that was read keeps its content under its number.
         let _pin = self.pins.pin();
         let mut locked = None;
-        let mut merged = None;
-        if !is_whole_blocks(at, data.len()) {
-            // Bytes around a partial write must not change between being read and being written back.
-            locked = Some(self.maps.lock(map).write());
-            merged = Some(self.partial_blocks.merge_with_stored(map, at, data)?);
+        let ends = match is_whole_blocks(at, data.len()) {
+            true => Ends::default(),
+            false if self.in_line_compressor.may_compress(map, data.len() / BLOCK_BYTES) => {
+                let _map = self.maps.lock(map).read();
+                self.partial_blocks.merge_with_stored(map, at, data)?
+            }
+            false => {
+                locked = Some(self.maps.lock(map).write());
+                self.partial_blocks.merge_with_stored(map, at, data)?
+            }
+        };
+        let first = Lbn(at / BLOCK_BYTES as u64);
+        let bytes = ends.merged.as_deref().unwrap_or(data);
+        let mut prepared = self.prepare(map, first, bytes, write_mode, locked.is_some())?;
+        let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
+        let are_unchanged = self.partial_blocks.are_unchanged(map, &ends);
+        if matches!(are_unchanged, Ok(true)) {
+            return self.publish(map, prepared, locked, with);
         }
-        let whole = merged.as_deref().unwrap_or(data);
-        let mut batch =
-            Batch::new(Lbn(at / BLOCK_BYTES as u64), whole, self.file_policies.effective_policy(map), write_mode);
+        self.batch_publisher.give_up(&mut prepared.batch, &prepared.runs);
+        // It includes what this request would have added.
+        self.policy.accounts().forget(map);
+        are_unchanged?;
+        let ends = self.partial_blocks.merge_with_stored(map, at, data)?;
+        let bytes = ends.merged.as_deref().unwrap_or(data);
+        let prepared = self.prepare(map, first, bytes, write_mode, true)?;
+        self.publish(map, prepared, locked, with)
+    }
+
+    /// The steps of a block's life, in order, from the request up to its place. Nothing is visible yet.
+    fn prepare<'a>(
+        &self,
+        map: MapId,
+        first: Lbn,
+        bytes: &'a [u8],
+        write_mode: WriteMode,
+        is_locked: bool,
+    ) -> Result<Prepared<'a>> {
+        let mut batch = Batch::new(first, bytes, self.file_policies.effective_policy(map), write_mode);
         let blocks = batch.len() as u64;
-        let current = self.current_targets(map, &batch, locked.is_some())?;
+        let current = self.current_targets(map, &batch, is_locked)?;
         let mut is_admitted = batch.policy.is_inline && self.admission.admit();
         self.stats.timed(Stage::Receive, blocks, || self.receive(&mut batch));
         self.stats.timed(Stage::Tag, blocks, || self.admission.tag(&mut batch, is_admitted));
@@ -80,9 +127,20 @@ impl Writer {
         } else if !stream.open.is_empty() {
             self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
-        self.count_request(is_admitted, blocks);
         let runs = self.stats.timed(Stage::Place, blocks, || self.place(map, &mut batch, &current))?;
-        let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
+        Ok(Prepared { batch, runs, open_runs, is_admitted })
+    }
+
+    /// The last step: a prepared request becomes visible.
+    fn publish<G: OnPublish>(
+        &self,
+        map: MapId,
+        prepared: Prepared<'_>,
+        locked: RwLockWriteGuard<'_, ()>,
+        with: impl FnOnce(i64, &mut Change) -> G,
+    ) -> Result<()> {
+        let Prepared { mut batch, runs, open_runs, is_admitted } = prepared;
+        self.count_request(is_admitted, batch.len() as u64);
         self.batch_publisher.publish_batch(map, &mut batch, runs, with)?;
         drop(locked);
         self.follow_open_runs(map, &batch, open_runs);

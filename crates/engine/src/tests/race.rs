@@ -31,6 +31,7 @@ mod records;
 mod reuse;
 mod room;
 mod table_pages;
+mod under_way;
 mod unlocked;
 
 /// How long a hook waits for an event that must not happen.

@@ -57,6 +57,7 @@ use crate::write::range_parts::RangeParts;
 use crate::write::remap::Remapper;
 use crate::write::share_open::OpenRunSharer;
 use crate::write::steps::Writer;
+use crate::write::under_way::UnderWay;
 
 /// Declares a volume of these parts, and makes each of `base` and of those before it.
 macro_rules! volume {
@@ -106,7 +107,8 @@ volume! {
     remapper = Remapper(metadata, change_room, lazy_clones, publisher, backlog_notes, hint_levels);
     admission = Admission();
     in_line_compressor = InLineCompressor(file_policies);
-    placer = Placer(free_blocks, block_writer);
+    under_way = UnderWay(hint_levels);
+    placer = Placer(free_blocks, block_writer, under_way);
     decider = Decider(metadata, file_policies, backlog_notes, extender);
     batch_confirmer = BatchConfirmer(metadata, placer, block_reader, damage_reports);
     batch_publisher = BatchPublisher(metadata, free_blocks, block_writer, placer, change_room, lazy_clones,
@@ -114,7 +116,7 @@ volume! {
     open_run_sharer = OpenRunSharer(metadata, remap_confirmer, remapper);
     partial_blocks = PartialBlocks(metadata, free_blocks, reader);
     writer = Writer(metadata, file_policies, lazy_clones, backlog_notes, partial_blocks, admission, decider,
-        batch_confirmer, in_line_compressor, placer, batch_publisher, open_run_sharer);
+        batch_confirmer, in_line_compressor, placer, batch_publisher, open_run_sharer, under_way);
     range_parts = RangeParts(metadata, free_blocks, lazy_clones);
     range_changes = RangeChanges(metadata, free_blocks, file_policies, change_room, publisher, block_writer,
         partial_blocks, range_parts);

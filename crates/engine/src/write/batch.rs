@@ -4,6 +4,7 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::format::fragment::FragmentPlace;
 use crate::format::keys::LEAF_BLOCKS;
+use crate::write::under_way::Announced;
 use crate::{BLOCK_BYTES, EffectivePolicy, Fingerprint, Lbn, Pbn, Tag, WriteMode};
 
 /// The outcome for a block.
@@ -13,6 +14,8 @@ pub enum Outcome {
     Zero,
     /// A hint says that this pbn holds it; to be confirmed.
     Candidate(Pbn),
+    /// As `Candidate`, but the request that has placed it is not published yet.
+    Awaited(Pbn),
     /// The pbn holds it: a reference is taken.
     Share(Pbn),
     /// Equal to an earlier block of the batch.
@@ -50,6 +53,8 @@ pub struct Batch<'a> {
     pub open: Vec<usize>,
     /// Non-zero blocks at places of the file that had none, as far as the file's account does not include them yet.
     pub added: u64,
+    /// New blocks that other requests may find already.
+    pub announced: Vec<Announced>,
     /// Blocks claimed for the placed blocks and packs.
     pub claimed: u64,
     /// Placed blocks, and blocks of packs, that needed no claim, because they replace reserved ones.
@@ -81,6 +86,7 @@ impl<'a> Batch<'a> {
             refused: Vec::new(),
             open: Vec::new(),
             added: 0,
+            announced: Vec::new(),
             claimed: 0,
             from_reserved: 0,
             fragments: HashMap::new(),

@@ -27,7 +27,6 @@ impl BatchConfirmer {
     /// Turns every `Candidate` into `Share` or `Anew`. The caller has the candidates pinned.
     pub fn confirm(&self, batch: &mut Batch) {
         let candidates = batch.indexes(|outcome| matches!(outcome, Outcome::Candidate(_)));
-        let written = batch.len() as u64;
         if !candidates.is_empty() {
             let entries = self.entries_of(batch, &candidates);
             let live = self.keep_live(batch, &candidates, &entries);
@@ -39,10 +38,14 @@ impl BatchConfirmer {
                 self.confirm_by_bytes(batch, &entries);
             }
         }
-        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
         let is_sure = |outcome: &Outcome| !matches!(outcome, Outcome::Candidate(_));
         assert!(batch.outcomes.iter().all(is_sure), "a candidate is neither shared nor stored anew");
-        self.inline.note_request(written, shared.len() as u64);
+    }
+
+    /// Counts the shares of a request whose blocks are all decided.
+    pub fn note_shares(&self, batch: &Batch) {
+        let shared = batch.indexes(|outcome| matches!(outcome, Outcome::Share(_) | Outcome::Twin(_)));
+        self.inline.note_request(batch.len() as u64, shared.len() as u64);
     }
 
     /// The entries of candidates. A candidate whose entry cannot be read is not shared, because no write depends on it.

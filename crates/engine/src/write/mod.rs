@@ -25,4 +25,5 @@ pub mod remap;
 pub mod share_open;
 pub mod spend_budget;
 pub mod steps;
+pub mod under_way;
 pub mod visit;

@@ -7,6 +7,7 @@ use crate::place::free_blocks::{Claim, FreeBlocks};
 use crate::place::write_out::{BlockWriter, Look};
 use crate::space::allocator::Run;
 use crate::write::batch::{Batch, Outcome};
+use crate::write::under_way::UnderWay;
 use crate::{BLOCK_BYTES, Result};
 
 /// Writes of at least this many new blocks go to the data area at once. Smaller ones are collected in memory, so that
@@ -17,7 +18,7 @@ part! {
     /// Places new blocks.
     pub struct Placer {
         pub(super) base: stats, hasher, space, staging;
-        free_blocks: FreeBlocks, block_writer: BlockWriter
+        free_blocks: FreeBlocks, block_writer: BlockWriter, under_way: UnderWay
     }
 }
 
@@ -54,6 +55,7 @@ impl Placer {
         self.stats.counters.blocks_placed.fetch_add(anew.len() as u64, Relaxed);
         let direct = anew.len() - batch.open.len().min(anew.len());
         let direct = if direct < DIRECT_BLOCKS_MIN { 0 } else { direct };
+        self.announce(batch, &anew, runs.clone());
         if let Err(error) = self.write_placed(batch, &anew[..direct], &first_blocks(&runs, direct as u64)) {
             self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
             self.space.give_back(&runs);
@@ -85,6 +87,22 @@ impl Placer {
             batch.fingerprints[*index] = Some(fingerprint);
         }
         Ok(())
+    }
+
+    /// Lets other requests find these blocks, which lie or are numbered in `runs`, while the device writes them.
+    pub(super) fn announce(&self, batch: &mut Batch, indexes: &[usize], runs: Vec<Run>) {
+        let blocks: Vec<_> =
+            indexes.iter().filter_map(|index| Some((batch.tags[*index], batch.pbn(*index)?))).collect();
+        assert_eq!(blocks.len(), indexes.len(), "each announced block is placed");
+        batch.announced.push(self.under_way.announce(&blocks, runs));
+    }
+
+    /// Ends the claims of a batch that is not published, and frees what was allocated for it.
+    pub fn give_up(&self, batch: &mut Batch, runs: &[Run]) {
+        self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
+        self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
+        self.space.give_back(runs);
+        batch.announced.clear();
     }
 
     /// Keeps a placed block's content in memory.

@@ -38,6 +38,10 @@ impl Placer {
         let indexes = packed.indexes().to_vec();
         drop(packed);
         let claimed = blocks_in(&placed.used) - from_reserved;
+        for (index, number) in indexes.iter().zip(&each) {
+            batch.outcomes[*index] = Outcome::Anew(Some(*number));
+        }
+        self.announce(batch, &indexes, numbers.clone());
         if let Err(error) = self.write_packs(batch, &indexes, &placed.used, &content) {
             self.free_blocks.unclaim(claimed);
             self.give_back([numbers, placed.used].concat().as_slice());
@@ -45,10 +49,7 @@ impl Placer {
         }
         batch.from_reserved += from_reserved;
         batch.claimed += claimed;
-        for ((index, place), number) in placed.places.iter().zip(each) {
-            batch.outcomes[*index] = Outcome::Anew(Some(number));
-            batch.fragments.insert(*index, *place);
-        }
+        batch.fragments.extend(placed.places.iter().copied());
         let counters = &self.stats.counters;
         counters.blocks_placed.fetch_add(indexes.len() as u64, Relaxed);
         counters.blocks_compressed_inline.fetch_add(indexes.len() as u64, Relaxed);
@@ -100,12 +101,6 @@ impl Placer {
             self.block_writer.write_run_while(*run, &mut blocks, look)?;
         }
         Ok(())
-    }
-
-    /// Ends the claims of a batch that is not published, and frees what was allocated for it.
-    pub fn give_up(&self, batch: &mut Batch, runs: &[Run]) {
-        self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
-        self.give_back(runs);
     }
 
     fn give_back(&self, runs: &[Run]) {

@@ -28,7 +28,7 @@ use crate::{Change, MapId, Pbn, Result, Stage};
 part! {
     /// Publishes decided and placed batches.
     pub struct BatchPublisher {
-        base: space, staging, stats;
+        base: stats;
         metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, placer: Placer, change_room: ChangeRoom,
         lazy_clones: LazyClones, publisher: Publisher
     }
@@ -48,7 +48,7 @@ impl BatchPublisher {
         let published = match self.try_publish_batch(map, batch, &mut runs, with) {
             Ok(published) => published,
             Err(error) => {
-                self.give_up(batch, &runs);
+                self.placer.give_up(batch, &runs);
                 return Err(error);
             }
         };
@@ -56,13 +56,6 @@ impl BatchPublisher {
         self.publisher.notify_observers(&published, Some((map, batch)));
         self.stats.record(Stage::Map, batch.len() as u64, began.elapsed());
         self.block_writer.write_out_if_much()
-    }
-
-    /// Releases what was placed for a batch that is not published.
-    pub fn give_up(&self, batch: &mut Batch, runs: &[Run]) {
-        self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
-        self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
-        self.space.give_back(runs);
     }
 
     fn try_publish_batch<G: OnPublish>(

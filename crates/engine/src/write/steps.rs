@@ -24,6 +24,7 @@ use crate::write::place::Placer;
 use crate::write::publish::OnPublish;
 use crate::write::publish_batch::BatchPublisher;
 use crate::write::share_open::OpenRunSharer;
+use crate::write::under_way::{AwaitedRequests, UnderWay};
 use crate::{BLOCK_BYTES, Change, Lbn, MapId, Result, Stage, WriteMode};
 
 /// A request up to its publication.
@@ -44,7 +45,7 @@ part! {
         metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
         partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
         in_line_compressor: InLineCompressor, placer: Placer, batch_publisher: BatchPublisher,
-        open_run_sharer: OpenRunSharer
+        open_run_sharer: OpenRunSharer, under_way: UnderWay
     }
 }
 
@@ -87,7 +88,7 @@ impl Writer {
         if matches!(are_unchanged, Ok(true)) {
             return self.publish(map, prepared, locked, with);
         }
-        self.batch_publisher.give_up(&mut prepared.batch, &prepared.runs);
+        self.placer.give_up(&mut prepared.batch, &prepared.runs);
         // It includes what this request would have added.
         self.policy.accounts().forget(map);
         are_unchanged?;
@@ -118,16 +119,28 @@ impl Writer {
             batch.indexes(|outcome| outcome != Outcome::Zero).iter().filter(|index| is_added(index)).count() as u64;
         let stream = self.decider.take_stream(map, batch.first);
         let mut open_runs = OpenRuns::default();
+        let mut awaited = AwaitedRequests::default();
         if is_admitted {
             let holders = self.stats.timed(Stage::Lookup, blocks, || self.decider.look_up(&batch));
             open_runs = self
                 .stats
                 .timed(Stage::Decide, blocks, || self.decider.decide(map, &mut batch, holders, &current, stream))?;
+            if !is_locked {
+                // The requests that are awaited may need the map's lock.
+                awaited = self.under_way.set_aside(&mut batch);
+            }
             self.stats.timed(Stage::Confirm, blocks, || self.batch_confirmer.confirm(&mut batch));
         } else if !stream.open.is_empty() {
             self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
-        let runs = self.stats.timed(Stage::Place, blocks, || self.place(map, &mut batch, &current))?;
+        let mut runs = self.stats.timed(Stage::Place, blocks, || self.place(map, &mut batch, &current))?;
+        if !awaited.is_empty() {
+            runs =
+                self.stats.timed(Stage::Confirm, 0, || self.confirm_awaited(&awaited, &mut batch, runs, &current))?;
+        }
+        if is_admitted {
+            self.batch_confirmer.note_shares(&batch);
+        }
         Ok(Prepared { batch, runs, open_runs, is_admitted })
     }
 
@@ -143,6 +156,7 @@ impl Writer {
         self.count_request(is_admitted, batch.len() as u64);
         self.batch_publisher.publish_batch(map, &mut batch, runs, with)?;
         drop(locked);
+        batch.announced.clear();
         self.follow_open_runs(map, &batch, open_runs);
         Ok(())
     }
@@ -156,15 +170,36 @@ impl Writer {
             }
             None => Vec::new(),
         };
+        self.place_whole(batch, &mut runs, current)?;
+        Ok(runs)
+    }
+
+    /// Gives the new blocks that have no place yet one each, behind those in `runs`. On failure none keeps its place.
+    fn place_whole(&self, batch: &mut Batch, runs: &mut Vec<Run>, current: &[Target]) -> Result<()> {
         let anew = batch.indexes(|outcome| outcome == Outcome::Anew(None));
         let claim = Claim::Ordinary { from_reserved: reserved_among(&anew, current) };
         match self.placer.place(batch, claim) {
             Ok(more) => runs.extend(more),
             Err(error) => {
-                self.placer.give_up(batch, &runs);
+                self.placer.give_up(batch, runs);
                 return Err(error);
             }
         }
+        Ok(())
+    }
+
+    /// Confirms the blocks that other requests had placed and not published, once these have. Those that are refused
+    /// are stored anew.
+    fn confirm_awaited(
+        &self,
+        awaited: &AwaitedRequests,
+        batch: &mut Batch,
+        mut runs: Vec<Run>,
+        current: &[Target],
+    ) -> Result<Vec<Run>> {
+        self.under_way.wait(awaited, batch);
+        self.batch_confirmer.confirm(batch);
+        self.place_whole(batch, &mut runs, current)?;
         Ok(runs)
     }
 

@@ -1,0 +1,105 @@
+//! Two requests write the same content at the same time.
+
+use super::*;
+use crate::Error;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+/// Blocks that both requests write.
+const SAME: usize = 64;
+/// Blocks of the second request alone: enough to be written to the device at once.
+const OWN: usize = 40;
+
+fn write(volume: &Volume, map: u64, data: &[u8]) -> crate::Result<()> {
+    volume.write(MapId(map), 0, data, |_, _| ())
+}
+
+/// Starts a second request from the first one's write to the device, whose answer is `answer`, and returns the outcomes
+/// of both. The first one goes on once the second one writes its own blocks, so after it has looked up the first one's.
+fn write_at_once(
+    data: &Arc<HookedDevice>,
+    volume: &Arc<Volume>,
+    (same, both): (&[u8], &[u8]),
+    answer: fn() -> io::Result<()>,
+) -> [crate::Result<()>; 2] {
+    let (looked_up, is_looked_up) = mpsc::channel();
+    let (outcome, second) = mpsc::channel();
+    let start = {
+        let (data, volume, both) = (data.clone(), volume.clone(), both.to_vec());
+        move || {
+            *data.before_write.lock() = Some(Box::new(move || {
+                looked_up.send(()).unwrap();
+                Ok(())
+            }));
+            thread::spawn(move || outcome.send(write(&volume, 2, &both)).unwrap());
+            is_looked_up.recv().unwrap();
+            answer()
+        }
+    };
+    *data.before_write.lock() = Some(Box::new(start));
+    [write(volume, 1, same), second.recv().unwrap()]
+}
+
+fn contents() -> (Vec<u8>, Vec<u8>) {
+    let same = unique(SAME, 1);
+    let both = [unique(OWN, 2), same.clone()].concat();
+    (same, both)
+}
+
+fn used(volume: &Volume) -> u64 {
+    volume.base.state.lock().totals.used.0
+}
+
+fn assert_clean(devices: &Devices, volume: Arc<Volume>) {
+    volume.commits.commit().unwrap();
+    drop(volume);
+    let report = checker(&devices.open()).check(false, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
+#[test]
+fn equal_blocks_that_two_requests_write_at_once_are_stored_once() {
+    let (devices, data, volume) = volume();
+    let (same, both) = contents();
+    let before = used(&volume);
+    for outcome in write_at_once(&data, &volume, (&same, &both), || Ok(())) {
+        outcome.unwrap();
+    }
+    assert_eq!(used(&volume) - before, (SAME + OWN) as u64, "each content once");
+    assert!(*volume.reader.read(MapId(1), 0, same.len()).unwrap() == *same);
+    assert!(*volume.reader.read(MapId(2), 0, both.len()).unwrap() == *both);
+    assert_clean(&devices, volume);
+}
+
+#[test]
+fn a_request_whose_equal_blocks_were_not_written_after_all_stores_its_own() {
+    let (devices, data, volume) = volume();
+    let (same, both) = contents();
+    let before = used(&volume);
+    let [first, second] = write_at_once(&data, &volume, (&same, &both), || Err(io::Error::other("the device fails")));
+    assert!(matches!(first, Err(Error::Io { .. })), "{first:?}");
+    second.unwrap();
+    assert_eq!(used(&volume) - before, (SAME + OWN) as u64, "nothing of the first request is left");
+    assert!(*volume.reader.read(MapId(2), 0, both.len()).unwrap() == *both);
+    assert_clean(&devices, volume);
+}
+
+#[test]
+fn a_request_that_holds_its_map_waits_for_no_other() {
+    let (devices, data, volume) = volume();
+    let (same, _) = contents();
+    write(&volume, 1, &unique(SAME + 2, 3)).unwrap();
+    // It begins within a block, so it holds the lock of the map, which the first request needs to be published.
+    let partial = [vec![7; 10], same.clone()].concat();
+    let inner = {
+        let (volume, partial) = (volume.clone(), partial.clone());
+        move || {
+            volume.write(MapId(1), BLOCK - 10, &partial, |_, _| ()).unwrap();
+            Ok(())
+        }
+    };
+    *data.before_write.lock() = Some(Box::new(inner));
+    write(&volume, 2, &same).unwrap();
+    assert!(*volume.reader.read(MapId(1), BLOCK - 10, partial.len()).unwrap() == *partial);
+    assert!(*volume.reader.read(MapId(2), 0, same.len()).unwrap() == *same);
+    assert_clean(&devices, volume);
+}

@@ -1,0 +1,118 @@
+//! Requests under way: the blocks that they have placed and not published yet. They have hints already, so another
+//! request that writes the same content finds them. It waits for their publication before it confirms them, and so equal
+//! blocks that are written at the same time are stored once.
+
+use std::sync::Arc;
+
+use crate::base::part;
+use crate::hints::levels::HintLevels;
+use crate::space::allocator::Run;
+use crate::sync::{Condvar, LockRank, Mutex, assert_may_wait_for_room};
+use crate::write::batch::{Batch, Outcome};
+use crate::{Pbn, Tag};
+
+part! {
+    /// The blocks that requests have placed and not published yet.
+    ///
+    /// No two requests wait for each other: a request looks up before it places, and waits only for blocks that were
+    /// placed before its own look-up.
+    pub struct UnderWay {
+        base: ; hint_levels: HintLevels
+    } own {
+        requests: Mutex<Requests> = Mutex::new(LockRank::Leaf, Requests::default()),
+        ended: Condvar = Condvar::default()
+    }
+}
+
+#[derive(Default)]
+struct Requests {
+    /// How many were announced so far.
+    announced: u64,
+    placed: Vec<Placed>,
+}
+
+/// The blocks of one request.
+struct Placed {
+    request: u64,
+    /// In ascending order.
+    runs: Vec<Run>,
+}
+
+impl Placed {
+    fn has(&self, pbn: Pbn) -> bool {
+        let after = self.runs.partition_point(|run| run.pbn <= pbn);
+        after > 0 && pbn.0 - self.runs[after - 1].pbn.0 < self.runs[after - 1].blocks
+    }
+}
+
+/// Placed blocks of a request, until they are published or given up. Its end wakes those that wait for them.
+pub struct Announced {
+    under_way: Arc<UnderWay>,
+    request: u64,
+}
+
+impl Drop for Announced {
+    fn drop(&mut self) {
+        self.under_way.requests.lock().placed.retain(|placed| placed.request != self.request);
+        self.under_way.ended.notify_all();
+    }
+}
+
+/// Requests whose blocks a batch may share.
+#[derive(Default)]
+pub struct AwaitedRequests(Vec<u64>);
+
+impl AwaitedRequests {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl UnderWay {
+    /// Announces blocks that are placed in `runs`, and gives them hints. If they are not published, the hints are stale
+    /// ones.
+    pub fn announce(self: &Arc<Self>, blocks: &[(Tag, Pbn)], mut runs: Vec<Run>) -> Announced {
+        runs.sort_unstable_by_key(|run| run.pbn);
+        let request = {
+            let mut requests = self.requests.lock();
+            requests.announced += 1;
+            let request = requests.announced;
+            requests.placed.push(Placed { request, runs });
+            request
+        };
+        self.hint_levels.update_hints(&[], blocks);
+        Announced { under_way: self.clone(), request }
+    }
+
+    /// Turns each `Candidate` that another request has placed and not published into `Awaited`, and names the requests.
+    pub fn set_aside(&self, batch: &mut Batch) -> AwaitedRequests {
+        let requests = self.requests.lock();
+        let mut awaited = Vec::new();
+        for outcome in &mut batch.outcomes {
+            let Outcome::Candidate(pbn) = *outcome else { continue };
+            let Some(placed) = requests.placed.iter().find(|placed| placed.has(pbn)) else { continue };
+            *outcome = Outcome::Awaited(pbn);
+            awaited.push(placed.request);
+        }
+        awaited.sort_unstable();
+        awaited.dedup();
+        AwaitedRequests(awaited)
+    }
+
+    /// Waits until these requests have published their blocks or failed. Then the batch's `Awaited` blocks are
+    /// candidates like all others. The caller holds no lock that a publication needs.
+    pub fn wait(&self, awaited: &AwaitedRequests, batch: &mut Batch) {
+        assert_may_wait_for_room();
+        let mut requests = self.requests.lock();
+        while requests.placed.iter().any(|placed| awaited.0.contains(&placed.request)) {
+            self.ended.wait(&mut requests);
+        }
+        drop(requests);
+        for outcome in &mut batch.outcomes {
+            if let Outcome::Awaited(pbn) = *outcome {
+                *outcome = Outcome::Candidate(pbn);
+            }
+        }
+    }
+}

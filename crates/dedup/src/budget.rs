@@ -96,6 +96,13 @@ impl FilePieces {
         self.pieces_max(slowdown, cost).saturating_sub(self.pieces)
     }
 
+    /// How many pieces this many blocks pay for by themselves. If every part of a file has no more than its blocks pay
+    /// for, the whole file has no more than it may have.
+    pub fn paid_by(blocks: u64, slowdown: Slowdown, cost: PieceCost) -> u64 {
+        let share = f64::from(slowdown.0) / 100.0;
+        (share * blocks as f64 / cost.blocks() + 1e-9) as u64
+    }
+
     /// How many pieces a writer may still add. The writer does not know yet where the file ends. It may add at least
     /// the first piece, as the file may turn out to be a single piece.
     pub fn left_so_far(&self, slowdown: Slowdown, cost: PieceCost) -> u64 {
@@ -176,6 +183,22 @@ mod tests {
         assert_eq!(file.left_so_far(Slowdown(10), DISK), 1);
         assert_eq!(file.left_so_far(Slowdown(100), DISK), 20);
         assert_eq!(file.left_so_far(Slowdown(10), PieceCost(50.0)), 3, "a cheaper piece counts at once");
+    }
+
+    #[test]
+    fn parts_that_pay_for_their_own_pieces_make_a_file_within_its_budget() {
+        for cost in [SSD, PieceCost(1.0), PieceCost(5.1), DISK] {
+            for percent in [0, 10, 100, 250] {
+                for parts in [&[1; 1_000][..], &[256; 64], &[3, 700, 1, 55]] {
+                    let paid = |blocks: u64| FilePieces::paid_by(blocks, Slowdown(percent), cost);
+                    let pieces = parts.iter().map(|blocks| paid(*blocks)).sum();
+                    let file = FilePieces { blocks: parts.iter().sum(), pieces };
+                    assert!(pieces <= file.pieces_max(Slowdown(percent), cost), "{file:?} {cost:?} {percent}");
+                }
+            }
+        }
+        let paid = |blocks, cost| FilePieces::paid_by(blocks, Slowdown(100), cost);
+        assert_eq!((paid(256, PieceCost(1.0)), paid(256, PieceCost(8.0)), paid(1, PieceCost(1.1))), (256, 32, 0));
     }
 
     #[test]

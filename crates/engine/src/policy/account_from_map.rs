@@ -1,7 +1,7 @@
 //! Accounts of files computed from their maps, and which blocks cost nothing.
 //!
 //! An account that is not in memory is computed from the map: from all its blocks, or from the last 64 MiB before the
-//! place of a write, which must not wait for more.
+//! place of a write, which must not wait for more. Such a window says nothing about the rest of the file.
 
 use std::cmp::Reverse;
 
@@ -10,6 +10,7 @@ use oncefs_dedup::{Candidates, FilePieces, PieceCounter};
 
 use crate::format::extent_leaf::Target;
 use crate::format::keys::{LEAF_BLOCKS, LeafKey};
+use crate::policy::accounts::Counted;
 use crate::policy::effective::FilePolicies;
 use crate::{Lbn, MapId, Pbn, Result};
 
@@ -25,36 +26,45 @@ const PORTION_LEAVES: usize = 64;
 const LEAVES_OF_WORKER_MAX: usize = 16_384;
 
 impl FilePolicies {
-    /// The account of a file, computed from its last blocks before a place. If they cannot be read it is empty, because
-    /// no write depends on it.
-    pub fn account_before(&self, map: MapId, place: Lbn) -> FilePieces {
+    /// Begins the account of a file, or counts it anew: the whole file if it is small, otherwise its last blocks before
+    /// a place. If they cannot be read it is empty, because no write depends on it.
+    pub fn count_before(&self, map: MapId, place: Lbn) {
         let end = place.0.div_ceil(LEAF_BLOCKS);
         let from = end.saturating_sub(LEAVES_OF_WRITE_MAX);
-        self.count_pieces(map, from, LEAVES_OF_WRITE_MAX as usize).unwrap_or_else(|error| {
+        let counted = self.count_pieces(map, from, LEAVES_OF_WRITE_MAX as usize);
+        let (pieces, reaches_end) = counted.unwrap_or_else(|error| {
             log::debug!("cannot read map {} for its account: {error}", map.0);
-            FilePieces::default()
-        })
+            (FilePieces::default(), false)
+        });
+        let counted = if from == 0 && reaches_end { Counted::Whole } else { Counted::Window };
+        self.policy.accounts().set(map, pieces, counted);
     }
 
-    /// The account of a file, computed from all its blocks if it is not in memory. The caller does not hold the map's
-    /// lock.
+    /// The account of a file, computed from all its blocks if memory has none that counts them. The caller does not hold
+    /// the map's lock.
     pub fn account(&self, map: MapId) -> Result<FilePieces> {
-        if let Some(known) = self.policy.accounts().get(map) {
+        let accounts = self.policy.accounts();
+        if let Some(known) = accounts.get(map).filter(|_| accounts.counted(map) != Some(Counted::Window)) {
             return Ok(known);
         }
-        let counted = self.count_pieces(map, 0, LEAVES_OF_WORKER_MAX)?;
-        self.policy.accounts().set(map, counted);
-        Ok(counted)
+        let (pieces, reaches_end) = self.count_pieces(map, 0, LEAVES_OF_WORKER_MAX)?;
+        accounts.set(map, pieces, if reaches_end { Counted::Whole } else { Counted::Most });
+        Ok(pieces)
     }
 
-    /// Blocks and pieces of at most `leaves_max` leaves of a map, starting at `from`. The result may be out of date.
-    fn count_pieces(&self, map: MapId, from: u64, leaves_max: usize) -> Result<FilePieces> {
+    /// Blocks and pieces of at most `leaves_max` leaves of a map, starting at `from`, and whether no leaf follows them.
+    /// The result may be out of date.
+    fn count_pieces(&self, map: MapId, from: u64, leaves_max: usize) -> Result<(FilePieces, bool)> {
         let gap_blocks_max = self.policy.device_reads().piece_cost().gap_blocks_max();
         let (mut blocks, mut counter) = (0, PieceCounter::default());
         let (mut from, mut left) = (from, leaves_max);
-        while left > 0 {
-            let leaves = self.metadata.stored_leaves(map, from, left.min(PORTION_LEAVES))?;
-            for &leaf in &leaves {
+        let mut reaches_end = false;
+        while left > 0 && !reaches_end {
+            // One more than are counted, to know whether any follows.
+            let portion = left.min(PORTION_LEAVES);
+            let leaves = self.metadata.stored_leaves(map, from, portion + 1)?;
+            reaches_end = leaves.len() <= portion;
+            for &leaf in leaves.iter().take(portion) {
                 for extent in self.metadata.leaf(LeafKey { map, leaf })?.extents() {
                     if let Target::Data(pbn) = extent.target {
                         blocks += u64::from(extent.blocks);
@@ -62,13 +72,10 @@ impl FilePolicies {
                     }
                 }
             }
-            left -= leaves.len().min(left);
-            match leaves.last() {
-                Some(last) if leaves.len() == PORTION_LEAVES => from = last + 1,
-                _ => break,
-            }
+            left -= portion;
+            from = leaves.last().copied().unwrap_or(from);
         }
-        Ok(FilePieces::of_file(blocks, counter.pieces()))
+        Ok((FilePieces::of_file(blocks, counter.pieces()), reaches_end))
     }
 
     /// Which holders have so many references that every reader has them in memory, as far as the table is in memory:

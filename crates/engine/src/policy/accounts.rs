@@ -5,7 +5,7 @@
 //! (`FilePieces`), and to `budget` rebuilding an account from the map. Nothing is durable.
 //!
 //! Requests of one file are decided concurrently. So a request takes all remaining pieces, decides, and gives back the
-//! unused ones: no piece is spent twice.
+//! unused ones: no piece is spent twice. An account that is counted anew meanwhile keeps what is taken.
 
 use oncefs_dedup::{FilePieces, PieceCost, Slowdown};
 
@@ -13,8 +13,11 @@ use crate::policy::recent_maps::{PARTS, RecentMaps, part_of};
 use crate::sync::{LockRank, Mutex};
 use crate::{MapId, Pbn};
 
-/// Ranges of own blocks that are kept for a file: those written last.
-const OWN_RANGES: usize = 4;
+/// Ranges of own blocks that are kept for a file: those written last. Requests that are written at the same time get
+/// adjacent places and end in any order, so their ranges join later.
+const OWN_RANGES: usize = 8;
+/// An account is counted anew when one block in this many was replaced since.
+const REPLACED_PART: u64 = 8;
 
 /// Where a file's own blocks lie, as far as they were written recently: the first block and the one after the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,19 +29,31 @@ impl OwnRanges {
         self.0.iter().any(|(first, end)| (*first..*end).contains(&pbn))
     }
 
+    /// Adds a range, which joins those before and after it. The least recently written one makes room.
     fn add(&mut self, first: Pbn, blocks: u64) {
-        let end = first.plus(blocks);
-        match self.0.iter().position(|range| range.1 == first && range.1 > range.0) {
-            Some(at) => {
-                self.0[at].1 = end;
-                self.0[..=at].rotate_right(1);
-            }
-            None => {
-                self.0.rotate_right(1);
-                self.0[0] = (first, end);
-            }
-        }
+        let new = (first, first.plus(blocks));
+        let is_any = |range: &&(Pbn, Pbn)| range.1 > range.0;
+        let joins = |range: &&(Pbn, Pbn)| range.1 == new.0 || range.0 == new.1;
+        let joined = self.0.iter().filter(is_any).filter(joins);
+        let joined = joined.fold(new, |all, range| (all.0.min(range.0), all.1.max(range.1)));
+        let mut ranges = [(Pbn::default(), Pbn::default()); OWN_RANGES];
+        ranges[0] = joined;
+        let others = self.0.iter().filter(is_any).filter(|range| !joins(range));
+        ranges[1..].iter_mut().zip(others).for_each(|(place, other)| *place = *other);
+        self.0 = ranges;
     }
+}
+
+/// How much of a file its account counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// All of it.
+    #[default]
+    Whole,
+    /// As much as the worker counts of a very long file.
+    Most,
+    /// What lies before the place of a write, at most 64 MiB. Of the rest nothing is known.
+    Window,
 }
 
 /// The account of a file.
@@ -46,11 +61,40 @@ impl OwnRanges {
 struct Account {
     pieces: FilePieces,
     own: OwnRanges,
+    counted: Counted,
+    /// Pieces among `pieces` that requests under way have taken.
+    taken: u64,
+    /// Blocks written over others since it was counted. The pieces of the others are still among `pieces`.
+    replaced: u64,
+}
+
+impl Account {
+    fn set(&mut self, pieces: FilePieces, counted: Counted) {
+        self.pieces = FilePieces { pieces: pieces.pieces.saturating_add(self.taken), ..pieces };
+        (self.counted, self.replaced) = (counted, 0);
+    }
 }
 
 /// The accounts of all files.
 pub struct Accounts {
     parts: Vec<Mutex<RecentMaps<Account>>>,
+}
+
+/// The pieces that a write may add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Taken from the file's account.
+    Account(u64),
+    /// Paid for by the blocks that it replaces. The account does not count their part of the file.
+    Replaced(u64),
+}
+
+impl Grant {
+    /// How many.
+    pub fn pieces(self) -> u64 {
+        let (Grant::Account(pieces) | Grant::Replaced(pieces)) = self;
+        pieces
+    }
 }
 
 /// Whether the spender knows the whole file, or sees its blocks as they come.
@@ -80,9 +124,24 @@ impl Accounts {
         self.with(map, |account| account.own).unwrap_or_default()
     }
 
-    /// Begins an account, or replaces it.
-    pub fn set(&self, map: MapId, pieces: FilePieces) {
-        self.parts[part_of(map)].lock().get_or_default(map).pieces = pieces;
+    /// Begins an account, or counts it anew.
+    pub fn set(&self, map: MapId, pieces: FilePieces, counted: Counted) {
+        self.parts[part_of(map)].lock().get_or_default(map).set(pieces, counted);
+    }
+
+    /// How much of the file its account counts.
+    pub fn counted(&self, map: MapId) -> Option<Counted> {
+        self.with(map, |account| account.counted)
+    }
+
+    /// Learns that a write replaces this many blocks. True: the account counts the whole file, and so many were replaced
+    /// since that counting it anew is worth it.
+    pub fn note_replaced(&self, map: MapId, blocks: u64) -> bool {
+        let is_outdated = self.with(map, |account| {
+            account.replaced = account.replaced.saturating_add(blocks);
+            account.counted == Counted::Whole && account.replaced >= account.pieces.blocks / REPLACED_PART
+        });
+        is_outdated.unwrap_or(false)
     }
 
     /// Adds blocks to a file, and then takes all of its remaining pieces. None: it has no account.
@@ -94,13 +153,20 @@ impl Accounts {
                 Spender::Worker => account.pieces.left(slowdown, cost),
             };
             account.pieces.grow(0, left);
+            account.taken = account.taken.saturating_add(left);
             left
         })
     }
 
-    /// Returns pieces that were taken.
-    pub fn give_back(&self, map: MapId, pieces: u64) {
-        self.with(map, |account| account.pieces.pieces = account.pieces.pieces.saturating_sub(pieces));
+    /// Of `taken` pieces that were taken, `spent` are in the file now. The others return, unless the account left memory
+    /// meanwhile: the one in its place does not know of them.
+    pub fn settle(&self, map: MapId, taken: u64, spent: u64) {
+        assert!(spent <= taken, "{spent} pieces are spent of {taken}");
+        self.with(map, |account| {
+            let known = account.taken.min(taken);
+            account.taken -= known;
+            account.pieces.pieces = account.pieces.pieces.saturating_sub(known.saturating_sub(spent));
+        });
     }
 
     /// Learns that a file got this many more blocks, and owns these ranges of the data area. False: it has no account.
@@ -138,10 +204,10 @@ mod tests {
     fn what_is_taken_is_gone_until_it_is_given_back() {
         let accounts = Accounts::new(64 << 10);
         assert_eq!(take(&accounts, 1, 100), None);
-        accounts.set(MapId(1), FilePieces::default());
+        accounts.set(MapId(1), FilePieces::default(), Counted::Whole);
         assert_eq!(take(&accounts, 1, 99), Some(50));
         assert_eq!(take(&accounts, 1, 10), Some(5), "another request at the same time has what its blocks pay for");
-        accounts.give_back(MapId(1), 20);
+        accounts.settle(MapId(1), 50, 30);
         assert_eq!(take(&accounts, 1, 0), Some(20));
         assert!(accounts.note_written(MapId(1), 90, &[]) && !accounts.note_written(MapId(2), 90, &[]));
         assert_eq!(accounts.get(MapId(1)), Some(FilePieces { blocks: 199, pieces: 55 }));
@@ -150,19 +216,58 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_stays_taken_when_the_account_is_counted_anew() {
+        let accounts = Accounts::new(64 << 10);
+        accounts.set(MapId(1), FilePieces::default(), Counted::Whole);
+        assert_eq!(take(&accounts, 1, 99), Some(50));
+        accounts.set(MapId(1), FilePieces { blocks: 199, pieces: 10 }, Counted::Whole);
+        assert_eq!(take(&accounts, 1, 0), Some(40), "100, less 10 and the 50 under way");
+        accounts.settle(MapId(1), 50, 20);
+        assert_eq!(accounts.get(MapId(1)), Some(FilePieces { blocks: 199, pieces: 70 }));
+        accounts.forget(MapId(1));
+        accounts.set(MapId(1), FilePieces { blocks: 199, pieces: 10 }, Counted::Window);
+        accounts.settle(MapId(1), 40, 0);
+        let known = (accounts.get(MapId(1)), accounts.counted(MapId(1)));
+        assert_eq!(known, (Some(FilePieces { blocks: 199, pieces: 10 }), Some(Counted::Window)), "it knows of none");
+    }
+
+    #[test]
+    fn an_account_is_outdated_once_an_eighth_of_its_blocks_was_replaced() {
+        let accounts = Accounts::new(64 << 10);
+        assert!(!accounts.note_replaced(MapId(1), 100), "there is none");
+        accounts.set(MapId(1), FilePieces { blocks: 800, pieces: 0 }, Counted::Whole);
+        assert!(!accounts.note_replaced(MapId(1), 99) && accounts.note_replaced(MapId(1), 1));
+        accounts.set(MapId(1), FilePieces { blocks: 800, pieces: 0 }, Counted::Whole);
+        assert!(!accounts.note_replaced(MapId(1), 1), "it was counted anew");
+        accounts.set(MapId(1), FilePieces { blocks: 800, pieces: 0 }, Counted::Window);
+        assert!(!accounts.note_replaced(MapId(1), 800), "the window may lie elsewhere");
+    }
+
+    #[test]
     fn own_blocks_are_known_where_they_were_written_last() {
         let accounts = Accounts::new(64 << 10);
-        accounts.set(MapId(1), FilePieces::default());
+        accounts.set(MapId(1), FilePieces::default(), Counted::Whole);
         let note = |first: u64| assert!(accounts.note_written(MapId(1), 10, &[(Pbn(first), 10)]));
         (0..100).for_each(|n| note(1_000 + 10 * n));
         [10, 30, 50].into_iter().for_each(note);
         let own = accounts.own(MapId(1));
         assert!([1_000, 1_999, 10, 19, 59].iter().all(|pbn| own.contain(Pbn(*pbn))));
         assert!([0, 999, 2_000, 20, 60].iter().all(|pbn| !own.contain(Pbn(*pbn))));
-        note(70);
+        (0..OWN_RANGES as u64 - 3).for_each(|n| note(70 + 20 * n));
         assert!(!accounts.own(MapId(1)).contain(Pbn(1_000)), "the oldest range left");
-        accounts.set(MapId(1), FilePieces::default());
+        assert!(accounts.own(MapId(1)).contain(Pbn(10)));
+        accounts.set(MapId(1), FilePieces::default(), Counted::Whole);
         assert!(accounts.own(MapId(1)).contain(Pbn(70)), "a new account is of the same file");
+    }
+
+    #[test]
+    fn adjacent_places_of_requests_that_end_in_any_order_become_one_range() {
+        let mut own = OwnRanges::default();
+        for n in (0..1_000_u64).map(|n| n ^ 3) {
+            own.add(Pbn(10 * n + 10), 10);
+        }
+        assert_eq!(own.0[0], (Pbn(10), Pbn(10_010)));
+        assert_eq!(own.0[1..], [(Pbn(0), Pbn(0)); OWN_RANGES - 1]);
     }
 
     #[test]
@@ -171,7 +276,7 @@ mod tests {
         let places: usize = accounts.parts.iter().map(|part| part.lock().places()).sum();
         assert!(places * size_of::<Place<Account>>() <= 64 << 10 && places >= 256, "{places} places");
         for map in 1..=50_000 {
-            accounts.set(MapId(map), FilePieces { blocks: map, pieces: 0 });
+            accounts.set(MapId(map), FilePieces { blocks: map, pieces: 0 }, Counted::Whole);
             assert_eq!(accounts.get(MapId(1)).map(|pieces| pieces.blocks), Some(1));
         }
         let known = (1..=50_000).filter(|map| accounts.get(MapId(*map)).is_some()).count();

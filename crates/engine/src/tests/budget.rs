@@ -210,6 +210,69 @@ fn what_a_file_has_spent_is_known_after_a_mount() {
     );
 }
 
+/// So many times the file's blocks are more than a write reads of the map to begin an account.
+const LARGE_ROUNDS: u64 = 5;
+
+/// A cold volume with a file of unique blocks, which are about to be written over.
+fn cold_large(piece_blocks: f64, source: &[u8]) -> (Devices, Volume) {
+    let (devices, volume) = volume(100, piece_blocks);
+    write(&volume, SOURCE, 0, source);
+    for round in 0..LARGE_ROUNDS {
+        write(&volume, FILE, round * FILE_BLOCKS, &unique(FILE_BLOCKS as usize, 100 + round));
+    }
+    volume.commits.checkpoint().unwrap();
+    drop(volume);
+    let volume = devices.open();
+    volume.hint_levels.fill_hints().unwrap();
+    volume.base.policy.device_reads().start_from(PieceCost::of_blocks(piece_blocks));
+    (devices, volume)
+}
+
+#[test]
+fn a_large_file_that_is_written_over_after_a_mount_shares_as_a_new_one() {
+    let source = unique(FILE_BLOCKS as usize, 1);
+    let (_devices, volume) = cold_large(1.0, &source);
+    let mut new = 0;
+    for round in 0..LARGE_ROUNDS {
+        let (data, new_blocks) = scattered(&source, 90, 200 + round);
+        write(&volume, FILE, round * FILE_BLOCKS, &data);
+        new += new_blocks;
+    }
+    assert_eq!(stored(&volume), new);
+    assert!(slowdown(&volume, FILE) < 100.0);
+}
+
+#[test]
+fn a_large_file_that_is_written_over_keeps_its_budget() {
+    let source = unique(FILE_BLOCKS as usize, 1);
+    let (_devices, volume) = cold_large(6.0, &source);
+    for round in 0..LARGE_ROUNDS {
+        write(&volume, FILE, round * FILE_BLOCKS, &scattered(&source, 75, 200 + round).0);
+    }
+    let after = slowdown(&volume, FILE);
+    // Each request has a piece of new blocks besides those it pays for.
+    assert!((80.0..=105.0).contains(&after), "{after}");
+}
+
+#[test]
+fn a_file_that_is_written_over_again_and_again_gets_back_what_its_old_blocks_spent() {
+    for piece_blocks in [1.0, 6.0] {
+        let (_devices, volume) = volume(100, piece_blocks);
+        let source = unique(FILE_BLOCKS as usize, 1);
+        write(&volume, SOURCE, 0, &source);
+        write(&volume, FILE, 0, &unique(FILE_BLOCKS as usize, 2));
+        let mut saved = Vec::new();
+        for round in 0..2 {
+            let (data, new) = scattered(&source, 75, 200 + round);
+            write(&volume, FILE, 0, &data);
+            saved.push(FILE_BLOCKS - stored(&volume));
+            assert!(piece_blocks > 1.0 || stored(&volume) == new, "round {round}: {} and {new}", stored(&volume));
+            assert!(slowdown(&volume, FILE) <= 105.0, "{piece_blocks}, round {round}: {}", slowdown(&volume, FILE));
+        }
+        assert!(saved.iter().all(|blocks| *blocks > saved[0] / 2), "{piece_blocks}: {saved:?}");
+    }
+}
+
 #[test]
 fn a_file_that_is_cut_and_written_again_begins_anew() {
     let (_devices, volume) = volume(10, 8.0);

@@ -183,7 +183,7 @@ impl Revisits {
             let map = of_map[0].visits[0].map;
             let added = added.get(&map).copied().unwrap_or(0);
             assert!(added <= room.pieces_max, "{added} pieces of map {} are added of {}", map.0, room.pieces_max);
-            self.policy.accounts().give_back(map, room.pieces_max - added);
+            self.policy.accounts().settle(map, room.pieces_max, added);
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Batch<'a> {
     pub policy: EffectivePolicy,
     /// Whether a program waits for it.
     pub write_mode: WriteMode,
+    /// Whether the map's lock is held while it is decided: then no more is read than has to be.
+    pub is_map_locked: bool,
     /// Whole blocks.
     pub bytes: &'a [u8],
     /// A tag for each block.
@@ -76,6 +78,7 @@ impl<'a> Batch<'a> {
             first,
             policy,
             write_mode,
+            is_map_locked: false,
             bytes,
             tags: vec![Tag::default(); blocks],
             fingerprints_all: false,

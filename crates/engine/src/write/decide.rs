@@ -46,8 +46,12 @@ pub struct Growth {
     pub first: Lbn,
     /// Blocks at places that had none.
     pub blocks: u64,
+    /// Blocks at places that had others.
+    pub replaced: u64,
     /// Whether none of its places held data.
     pub is_new: bool,
+    /// Whether the map's lock is held.
+    pub is_map_locked: bool,
     /// Whether it is known to end with the file.
     pub is_end: bool,
 }
@@ -197,8 +201,11 @@ impl Decider {
             Some(last) if is_data(&current[last]) => self.metadata.is_end(map, batch.first.plus(last as u64))?,
             _ => false,
         };
+        let replaced = batch.indexes(|outcome| outcome != Outcome::Zero);
+        let replaced = replaced.into_iter().filter(|index| is_data(&current[*index])).count() as u64;
         let is_new = !current.iter().any(is_data);
-        Ok(Growth { first: batch.first, blocks: batch.added, is_new, is_end })
+        let (first, blocks, is_map_locked) = (batch.first, batch.added, batch.is_map_locked);
+        Ok(Growth { first, blocks, replaced, is_new, is_map_locked, is_end })
     }
 
     /// Blocks whose present pbn may already hold them: the table has the same tag there.

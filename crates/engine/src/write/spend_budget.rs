@@ -2,7 +2,7 @@
 
 use oncefs_dedup::{Allowance, Candidates, Decision, FilePieces, ShareLimit, Slowdown, detect_within};
 
-use crate::policy::accounts::Spender;
+use crate::policy::accounts::{Counted, Grant, Spender};
 use crate::write::batch::Batch;
 use crate::write::decide::{Decider, Growth};
 use crate::{Lbn, MapId, Pbn};
@@ -20,13 +20,8 @@ impl Decider {
     ) -> Vec<Decision> {
         let cost = self.policy.device_reads().piece_cost();
         let accounts = self.policy.accounts();
-        let take = || accounts.take(map, growth.blocks, slowdown, cost, Spender::Writer);
-        let left = take().or_else(|| {
-            accounts.set(map, self.account_at(map, growth));
-            take()
-        });
-        // An account that other accounts evicted at once counts as full.
-        let left = left.unwrap_or(0);
+        let grant = self.grant(map, slowdown, growth);
+        let left = grant.pieces();
         let own = accounts.own(map);
         let within = |is_free: &dyn Fn(usize, Pbn) -> bool| {
             let gap_blocks_max = cost.gap_blocks_max();
@@ -41,8 +36,45 @@ impl Decider {
             }
         }
         assert!(found.pieces <= left, "{} pieces are taken of {left}", found.pieces);
-        accounts.give_back(map, left - found.pieces);
+        if let Grant::Account(left) = grant {
+            accounts.settle(map, left, found.pieces);
+        }
         found.decisions
+    }
+
+    /// What a write may add. If the account counts only a part of the file, the blocks that the write replaces pay for
+    /// their own pieces: so a large file that is written over shares as a new one does. If they are too few to pay for
+    /// any, the account does.
+    fn grant(&self, map: MapId, slowdown: Slowdown, growth: Growth) -> Grant {
+        let cost = self.policy.device_reads().piece_cost();
+        let accounts = self.policy.accounts();
+        let left = self.take_pieces(map, slowdown, growth);
+        let paid = match accounts.counted(map) {
+            Some(Counted::Whole) => 0,
+            Some(Counted::Most | Counted::Window) | None => FilePieces::paid_by(growth.replaced, slowdown, cost),
+        };
+        if paid == 0 {
+            return Grant::Account(left);
+        }
+        accounts.settle(map, left, 0);
+        Grant::Replaced(paid)
+    }
+
+    /// Takes all pieces that the account has left, if need be after counting it anew.
+    fn take_pieces(&self, map: MapId, slowdown: Slowdown, growth: Growth) -> u64 {
+        let cost = self.policy.device_reads().piece_cost();
+        let accounts = self.policy.accounts();
+        let take = || accounts.take(map, growth.blocks, slowdown, cost, Spender::Writer);
+        if let Some(left) = take() {
+            let is_outdated = growth.replaced > 0 && accounts.note_replaced(map, growth.replaced);
+            if left >= growth.replaced || !is_outdated || growth.is_map_locked {
+                return left;
+            }
+            accounts.settle(map, left, 0);
+        }
+        self.count_at(map, growth);
+        // An account that other accounts evicted at once counts as full.
+        take().unwrap_or(0)
     }
 
     /// Learns that a write was published: its file grows by it, if the file has a budget. The account of a new file
@@ -55,12 +87,16 @@ impl Decider {
         if accounts.note_written(map, batch.added, &own) || batch.first > Lbn(0) || !batch.is_all_added() {
             return;
         }
-        accounts.set(map, FilePieces::default());
+        accounts.set(map, FilePieces::default(), Counted::Whole);
         accounts.note_written(map, batch.added, &own);
     }
 
-    fn account_at(&self, map: MapId, growth: Growth) -> FilePieces {
+    fn count_at(&self, map: MapId, growth: Growth) {
         let is_begun = growth.first > Lbn(0) || !growth.is_new;
-        if is_begun { self.file_policies.account_before(map, growth.first) } else { FilePieces::default() }
+        if is_begun {
+            self.file_policies.count_before(map, growth.first);
+        } else {
+            self.policy.accounts().set(map, FilePieces::default(), Counted::Whole);
+        }
     }
 }

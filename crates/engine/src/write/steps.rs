@@ -108,6 +108,7 @@ impl Writer {
         is_locked: bool,
     ) -> Result<Prepared<'a>> {
         let mut batch = Batch::new(first, bytes, self.file_policies.effective_policy(map), write_mode);
+        batch.is_map_locked = is_locked;
         let blocks = batch.len() as u64;
         let current = self.current_targets(map, &batch, is_locked)?;
         let mut is_admitted = batch.policy.is_inline && self.admission.admit();

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use oncefs_fs::Ino;
@@ -18,16 +18,13 @@ pub(crate) const REQUESTS_MAX: usize = 32;
 /// So many writes in a row that find room end a shortage that was waited for in vain. On a full volume some do:
 /// duplicates need no room.
 const IN_A_ROW: u32 = 64;
-/// The share of a data area that disks leave to others while they wait, and its most.
+/// The share of a data area that disks leave to others while they wait, and its most, unless the mount says how much.
 const RESERVE_SHARE: u64 = 128;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
+/// A reserve that is set is at most this share: the rest is for disks.
+const RESERVE_SHARE_MAX: u64 = 2;
 /// Longer is as good as for ever.
 const PATIENCE_MAX: Duration = Duration::from_secs(1 << 30);
-
-/// The room of a data area of this size that a write of a disk does not take without waiting.
-pub(crate) fn reserve(data_bytes: u64) -> u64 {
-    (data_bytes / RESERVE_SHARE).min(RESERVE_BYTES_MAX)
-}
 
 /// How long writes of each file wait, and how many wait now.
 #[derive(Debug, Default)]
@@ -37,6 +34,14 @@ pub struct Patience {
     is_short: AtomicBool,
     /// There is a file whose writes wait. Spares writes the lock.
     is_any: AtomicBool,
+    /// The daemon is asked to end: nothing waits any more.
+    is_over: AtomicBool,
+    /// The reserve, if the mount says how much.
+    reserve_bytes: Option<u64>,
+    /// Writes that waited and were answered, ...
+    waited: AtomicU64,
+    /// ... and those of them for which no room came.
+    waited_in_vain: AtomicU64,
 }
 
 /// One file.
@@ -59,6 +64,34 @@ impl Waits {
 }
 
 impl Patience {
+    /// Leaves so much room to others. None: a share of the data area.
+    pub fn with_reserve(reserve_bytes: Option<u64>) -> Self {
+        Self { reserve_bytes, ..Self::default() }
+    }
+
+    /// The room of a data area of this size that a write of a disk does not take without waiting.
+    pub fn reserve(&self, data_bytes: u64) -> u64 {
+        match self.reserve_bytes {
+            Some(bytes) => bytes.min(data_bytes / RESERVE_SHARE_MAX),
+            None => (data_bytes / RESERVE_SHARE).min(RESERVE_BYTES_MAX),
+        }
+    }
+
+    /// Lets no write wait any more, and those that do no longer: the daemon ends, and would wait for them.
+    pub fn end_all(&self) {
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// How many writes waited and were answered since the mount, and for how many of them no room came.
+    pub fn waited(&self) -> (u64, u64) {
+        let in_vain = self.waited_in_vain.load(Ordering::Relaxed);
+        (self.waited.load(Ordering::Relaxed), in_vain)
+    }
+
     /// Writes of disks that can wait at a time if `late` requests over rings can. None: they come without rings.
     pub fn waits_max(late: Option<usize>) -> usize {
         late.map_or(REQUESTS_MAX, |late| late.min(REQUESTS_MAX))
@@ -91,7 +124,8 @@ impl Patience {
     pub(crate) fn begin(self: &Arc<Self>, ino: Ino, now: Instant) -> Option<Wait> {
         let mut files = self.files.lock();
         let waiting: usize = files.values().map(|file| file.waiting).sum();
-        let file = files.get_mut(&ino).filter(|file| !file.patience.is_zero() && waiting < REQUESTS_MAX)?;
+        let may_wait = !self.is_over() && waiting < REQUESTS_MAX;
+        let file = files.get_mut(&ino).filter(|file| !file.patience.is_zero() && may_wait)?;
         if file.short_since.is_none() {
             let seconds = file.patience.as_secs();
             log::warn!(
@@ -148,11 +182,30 @@ pub(crate) struct Wait {
     pub(crate) until: Instant,
 }
 
+/// When a write waits no more, though no room is to be expected.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    patience: Arc<Patience>,
+    until: Instant,
+}
+
+impl Deadline {
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        now >= self.until || self.patience.is_over()
+    }
+}
+
 impl Wait {
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline { patience: self.patience.clone(), until: self.until }
+    }
+
     /// The write is about to be answered.
     pub(crate) fn end(self, has_found_room: bool) {
         let (patience, ino) = (self.patience.clone(), self.ino);
         drop(self);
+        patience.waited.fetch_add(1, Ordering::Relaxed);
+        patience.waited_in_vain.fetch_add(u64::from(!has_found_room), Ordering::Relaxed);
         match has_found_room {
             true => patience.found_room(ino),
             false => patience.waited_in_vain(ino),
@@ -226,5 +279,34 @@ mod tests {
         assert_eq!(patience.begin(DISK, now + MINUTE).map(|wait| wait.until), Some(now + MINUTE));
         second.end(true);
         assert_eq!(patience.begin(DISK, now + MINUTE).map(|wait| wait.until), Some(now + 2 * MINUTE));
+    }
+
+    #[test]
+    fn nothing_waits_any_more_once_the_daemon_ends() {
+        let (patience, now) = patience();
+        let wait = patience.begin(DISK, now).unwrap();
+        assert!(!wait.deadline().is_over(now) && wait.deadline().is_over(now + MINUTE));
+        patience.end_all();
+        assert!(wait.deadline().is_over(now));
+        assert!(patience.begin(DISK, now).is_none());
+    }
+
+    #[test]
+    fn answered_waits_are_counted_and_those_in_vain_among_them() {
+        let (patience, now) = patience();
+        let waits: Vec<_> = (0..3).map(|_| patience.begin(DISK, now).unwrap()).collect();
+        assert_eq!(patience.waited(), (0, 0));
+        waits.into_iter().zip([true, false, true]).for_each(|(wait, found)| wait.end(found));
+        drop(patience.begin(DISK, now).unwrap());
+        assert_eq!(patience.waited(), (3, 1), "one that had no place did not wait");
+    }
+
+    #[test]
+    fn the_reserve_is_a_128th_up_to_64_mib_or_what_is_set_up_to_a_half() {
+        const MIB: u64 = 1 << 20;
+        let of = |set: Option<u64>| [64 * MIB, 1 << 40].map(|data| Patience::with_reserve(set).reserve(data));
+        assert_eq!(of(None), [MIB / 2, 64 * MIB]);
+        assert_eq!(of(Some(0)), [0, 0]);
+        assert_eq!(of(Some(100 * MIB)), [32 * MIB, 100 * MIB]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use oncefs_fs::{Error, FileSystem, Result, Room};
 use oncefs_transport::may_be_late;
 
-use crate::patience::{REQUESTS_MAX, Wait};
+use crate::patience::{Deadline, REQUESTS_MAX, Wait};
 
 /// How long a request waits while deleted files are being freed, and how long if that is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
@@ -56,7 +56,7 @@ impl Drop for Place {
 struct Waiter {
     since: Instant,
     /// It waits so long though no room is to be expected.
-    until: Option<Instant>,
+    until: Option<Deadline>,
     /// Tries it again. False: there is still no room and the request may wait on. True: it has replied.
     try_again: Box<dyn FnMut(bool) -> bool + Send>,
 }
@@ -120,7 +120,7 @@ impl RoomMaker {
         again: impl Fn() -> Result<T> + Send + 'static,
         reply: impl FnOnce(Result<T>) + Send + 'static,
     ) {
-        let until = place.wait.as_ref().map(|wait| wait.until);
+        let until = place.wait.as_ref().map(Wait::deadline);
         let mut reply = Some((reply, place));
         let try_again = move |may_wait: bool| match again() {
             Err(Error::NoSpace) if may_wait => false,
@@ -164,7 +164,7 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room, is_ro
         // Retried even if no room was made: another thread may have made some just before. When the mount ends, nothing
         // makes room that has not begun.
         waiting.retain_mut(|waiter| {
-            let is_patient = is_open && waiter.until.is_some_and(|until| Instant::now() < until);
+            let is_patient = is_open && waiter.until.as_ref().is_some_and(|until| !until.is_over(Instant::now()));
             !(waiter.try_again)(is_patient || waiter.since.elapsed() < patience)
         });
         if waiting.is_empty() {
@@ -301,6 +301,20 @@ mod tests {
         drop(room_maker);
         assert_eq!(replies.recv(), Ok((1, false)), "the mount ends");
         assert_eq!(patience.waiting(), []);
+    }
+
+    #[test]
+    fn writes_of_disks_are_answered_when_the_daemon_is_asked_to_end() {
+        let room_maker = RoomMaker::start_with(|| Room::None).unwrap();
+        let patience = Arc::new(Patience::default());
+        patience.set(Ino(7), Duration::from_secs(1 << 30));
+        let wait = patience.begin(Ino(7), Instant::now()).unwrap();
+        let (told, replies) = channel();
+        let place = room_maker.place_for_disk(0, wait).unwrap();
+        room_maker.try_again(place, || Err::<(), _>(Error::NoSpace), move |result| told.send(result.is_ok()).unwrap());
+        assert!(replies.recv_timeout(2 * ROOM_OF_OTHERS_EVERY).is_err(), "it waits");
+        patience.end_all();
+        assert_eq!(replies.recv(), Ok(false));
     }
 
     #[test]

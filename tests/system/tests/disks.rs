@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use oncefs_system_tests::{Mount, bytes, eventually, oncefs, run, run_json, sys, test_dir};
 use tempfile::TempDir;
@@ -306,6 +307,26 @@ fn one_mount_shows_a_disk_of_an_unmounted_volume_and_a_plain_umount_ends_all_of_
     assert_eq!(fs::read(disk.join("kept")).unwrap(), b"content");
     assert!(File::create(disk.join("new")).is_err(), "ro reached the file system");
     run(Command::new(oncefs()).arg("umount").arg(disk.place.path()));
+    disk.await_end_and_check();
+}
+
+#[test]
+fn a_command_waits_for_the_daemon_of_a_mount_that_is_ending() {
+    let disk = Unmounted::new();
+    disk.await_end_and_check();
+    run(Command::new(oncefs()).arg("mount").arg(disk.volume.volume()).arg(disk.place.path()));
+    let open = File::create(disk.join("open")).unwrap();
+    // Without a mount, the daemon lives until the last file is closed.
+    run(Command::new("umount").arg("--lazy").arg(disk.place.path()));
+    let mut list = Command::new(oncefs());
+    list.args(["disk", "list"]).arg(disk.volume.volume()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut list = list.spawn().unwrap();
+    // Long enough for a command that does not wait, and far less than it waits.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(list.try_wait().unwrap().is_none());
+    drop(open);
+    let output = list.wait_with_output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("home"), "{output:?}");
     disk.await_end_and_check();
 }
 

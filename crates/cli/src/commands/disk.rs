@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use crate::disks::of_mount::{
-    self, Attaching, WAIT_SECONDS, device_of, find, find_in, mount_of, refuse_attached, whole_sectors,
+    self, Attaching, WAIT_SECONDS, device_of, find, find_in, lasting_device_of, mount_of, refuse_attached,
+    whole_sectors,
 };
 use crate::disks::ublk::ServeArgs;
 use crate::disks::{Access, DiskName, DiskOrSnapshot, Kind, front_of, standstill, ublk};
@@ -179,7 +180,7 @@ fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only, wait, device }: &AttachArgs) -> Outcome {
     let mount = mount_of(target, &MountOptions::default())?;
     let disk = find_in(&mount, target, name)?;
-    if let Some(device) = device_of(&disk, name)? {
+    if let Some(device) = lasting_device_of(&disk, name)? {
         let text = format!("the disk {name} is attached already, as {}: use that device", shown(&device));
         return Err(Failure::new(exit::FAILED, text));
     }

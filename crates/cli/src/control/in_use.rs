@@ -7,9 +7,14 @@ use crate::failure::Failure;
 use crate::mounting::mount_table;
 use crate::names::shown;
 
+/// Whether a failure is that another process has the volume.
+pub fn is_meant(failure: &Failure) -> bool {
+    failure.message.contains("in use by another process")
+}
+
 /// The engine says "in use"; this adds where.
 pub fn name_place(failure: Failure, volume: &Path) -> Failure {
-    if !failure.message.contains("in use by another process") {
+    if !is_meant(&failure) {
         return failure;
     }
     place(volume).map_or(failure.clone(), |text| Failure::new(failure.code, text))

@@ -171,6 +171,16 @@ pub enum Request {
         /// The new file's name.
         name: String,
     },
+    /// The same while a file system stands still. Answers false, and makes nothing, if other clones have to be completed
+    /// first.
+    CloneFileAtOnce {
+        /// The other file's inode number.
+        inode: u64,
+        /// The inode number of the new file's directory.
+        directory: u64,
+        /// The new file's name.
+        name: String,
+    },
     /// The policy of a file, or of new files in a directory: `EffectiveView`.
     Policy {
         /// Its inode number.

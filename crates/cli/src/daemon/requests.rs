@@ -25,7 +25,9 @@ use crate::control::client::Connection;
 use crate::control::protocol::Request;
 use crate::control::server::{CLIENT_GONE, Client, Handler, Server};
 use crate::failure::{OrFail, Outcome, exit};
-use crate::figures::of_mount::{HostSpace, Snapshot, WAITING_FOR_ROOM};
+use crate::figures::of_mount::{
+    DISK_RESERVE_BYTES, HostSpace, Snapshot, WAITED_FOR_ROOM, WAITED_IN_VAIN, WAITING_FOR_ROOM,
+};
 use crate::hex;
 use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
@@ -76,7 +78,7 @@ impl OpenVolume {
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
         let about = about(&task.options, &file_system);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
-        let (gauge, patience) = Default::default();
+        let (gauge, patience) = (Arc::default(), Arc::new(Patience::with_reserve(task.options.disk_reserve)));
         let (kernel_cache, is_shut_down) = (OnceLock::new(), AtomicBool::new(false));
         let history = Mutex::new(keep_history(task, budget, &file_system));
         let daemon = Arc::new(Self {
@@ -165,7 +167,15 @@ impl OpenVolume {
     fn report(&self) -> Report {
         let mut report = self.file_system.report();
         let waiting = self.patience.waiting().into_iter().map(|(_, requests)| requests as u64).sum();
-        report.space.insert(WAITING_FOR_ROOM.to_owned(), waiting);
+        let (waited, in_vain) = self.patience.waited();
+        let reserve = self.patience.reserve(report.space.get("data_bytes").copied().unwrap_or(0));
+        let of_disks = [
+            (WAITING_FOR_ROOM, waiting),
+            (WAITED_FOR_ROOM, waited),
+            (WAITED_IN_VAIN, in_vain),
+            (DISK_RESERVE_BYTES, reserve),
+        ];
+        report.space.extend(of_disks.map(|(name, value)| (name.to_owned(), value)));
         report
     }
 
@@ -301,6 +311,13 @@ impl Handler for OpenVolume {
             Request::CloneFile { inode, directory, name } => {
                 let made = self.file_system.clone_file(Ino(*inode), Ino(*directory), name.as_bytes(), &ROOT);
                 to_json(made.map(|_| ()))
+            }
+            Request::CloneFileAtOnce { inode, directory, name } => {
+                let made = self.file_system.clone_begins_at_once(Ino(*inode)).and_then(|at_once| {
+                    let make = || self.file_system.clone_file(Ino(*inode), Ino(*directory), name.as_bytes(), &ROOT);
+                    at_once.then(make).transpose()
+                });
+                to_json(made.map(|made| made.is_some()))
             }
             Request::Policy { inode } => {
                 to_json(self.file_system.effective(Ino(*inode)).map(answers::EffectiveView::of))

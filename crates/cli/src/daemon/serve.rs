@@ -312,6 +312,8 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter:
         return;
     };
     log::info!("{signal}: unmounting {}", shown(dir));
+    // To sync waits for what is being written.
+    daemon.patience.end_all();
     if let Err(e) = mounter.sync() {
         log::warn!("cannot sync {}: {e}", shown(dir));
     }

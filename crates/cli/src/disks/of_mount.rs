@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use oncefs_engine::Store;
 use oncefs_toolbox::sizes::exact;
 
-use super::{Access, Disk, DiskName, Folder, Kind, SECTOR_BYTES, kinds, lock};
+use super::{Access, Disk, DiskName, Folder, Kind, SECTOR_BYTES, kinds, lock, mounted_at};
 use crate::control::answers::RoomWaits;
+use crate::control::in_use;
 use crate::control::protocol::Request;
 use crate::control::target::{Daemon, Target};
 use crate::daemon::start;
@@ -23,8 +25,9 @@ use crate::names::shown;
 use crate::process::setup;
 use crate::size::Size;
 
-/// Attempts to find a mount that may end meanwhile.
-const TRIES: u32 = 3;
+/// How long a command waits for a mount, or the device of a disk, that is about to end.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Below this, mkfs of no file system finds room.
 const DISK_BYTES_MIN: u64 = 1 << 20;
@@ -59,24 +62,35 @@ impl HeldMount {
 }
 
 /// The mount of the volume of a path. A volume without one gets a mount out of sight, with `options`, which ends by
-/// itself.
+/// itself. An earlier one may be ending just now: its daemon closes the volume, and then the next one can begin.
 pub fn mount_of(target: &Path, options: &MountOptions) -> Outcome<HeldMount> {
-    for _ in 0..TRIES {
-        let volume = match Target::find(target)? {
-            Target::Mounted(daemon) => daemon.volume,
-            Target::Offline(volume) => {
-                mount_hidden(&volume, options)?;
-                volume
+    let until = Instant::now() + END_PATIENCE;
+    loop {
+        match try_mount_of(target, options) {
+            Ok(Some(held)) => return Ok(held),
+            Err(failure) if !in_use::is_meant(&failure) || Instant::now() > until => return Err(failure),
+            Ok(None) if Instant::now() > until => {
+                let text = format!("{} is still being unmounted: try again", shown(target));
+                return Err(Failure::new(exit::FAILED, text));
             }
-        };
-        let mount = mount_table::of_volume(&volume).or_fail(exit::FAILED)?;
-        let held = mount.map(|mount| HeldMount::of(&mount)).transpose();
-        // A mount out of sight may have ended just now.
-        if let Ok(Some(Some(held))) = held {
-            return Ok(held);
+            Ok(None) | Err(_) => std::thread::sleep(LOOK_AGAIN),
         }
     }
-    Err(Failure::new(exit::FAILED, format!("{} is being unmounted: try again", shown(target))))
+}
+
+/// None: the mount is ending.
+fn try_mount_of(target: &Path, options: &MountOptions) -> Outcome<Option<HeldMount>> {
+    let volume = match Target::find(target)? {
+        Target::Mounted(daemon) => daemon.volume,
+        Target::Offline(volume) => {
+            mount_hidden(&volume, options)?;
+            volume
+        }
+    };
+    let mount = mount_table::of_volume(&volume).or_fail(exit::FAILED)?;
+    let held = mount.map(|mount| HeldMount::of(&mount)).transpose();
+    // A mount out of sight may have ended just now.
+    Ok(held.ok().flatten().flatten())
 }
 
 fn mount_hidden(volume: &Path, options: &MountOptions) -> Outcome {
@@ -163,6 +177,20 @@ pub fn room_waits(mount: &HeldMount) -> Outcome<BTreeMap<u64, u64>> {
 /// The device that shows a disk, if any.
 pub fn device_of(disk: &Disk, name: &DiskName) -> Outcome<Option<PathBuf>> {
     kinds::device_of(disk).or_fail_doing(exit::FAILED, format!("cannot tell whether the disk {name} is attached"))
+}
+
+/// As [`device_of`]. A ublk device that is mounted nowhere may be about to end with the mount that it was made for,
+/// once its process has noticed.
+pub fn lasting_device_of(disk: &Disk, name: &DiskName) -> Outcome<Option<PathBuf>> {
+    let until = Instant::now() + END_PATIENCE;
+    let may_end = |device: &PathBuf| Kind::of(device) == Kind::Ublk && matches!(mounted_at(device), Ok(None));
+    loop {
+        let device = device_of(disk, name)?;
+        if !device.as_ref().is_some_and(may_end) || Instant::now() > until {
+            return Ok(device);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
 }
 
 /// Refuses to go on while a disk is attached, and says how to detach it.

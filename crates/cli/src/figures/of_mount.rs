@@ -19,6 +19,13 @@ const READ_ONLY_BECAUSE: &str = "read_only_because";
 /// The number of writes that wait for room, among the figures of space of a report.
 pub const WAITING_FOR_ROOM: &str = "waiting_for_room";
 
+/// The number of writes that waited for room, and of those for which none came, among the figures of space of a report.
+pub const WAITED_FOR_ROOM: &str = "waited_for_room";
+pub const WAITED_IN_VAIN: &str = "waited_in_vain";
+
+/// How much room disks leave to files, among the figures of space of a report.
+pub const DISK_RESERVE_BYTES: &str = "disk_reserve_bytes";
+
 /// Whether the pool with the volume's objects is full, among the figures of space of a report.
 pub const POOL_FULL: &str = "pool_full";
 

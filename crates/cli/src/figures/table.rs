@@ -6,7 +6,9 @@ use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stag
 
 use super::cluster;
 use super::figure::{Figure, Kind, Source, Unit, Value};
-use super::of_mount::{CLUSTER_SILENT, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
+use super::of_mount::{
+    CLUSTER_SILENT, DISK_RESERVE_BYTES, POOL_FULL, Snapshot, WAITED_FOR_ROOM, WAITED_IN_VAIN, WAITING_FOR_ROOM,
+};
 
 /// All figures: those of the groups, the counters, the settings.
 pub static FIGURES: LazyLock<Vec<Figure>> = LazyLock::new(|| {
@@ -42,6 +44,16 @@ const fn gauge(
     meaning: &'static str,
 ) -> Figure {
     Figure { group, name, kind: Kind::Gauge, unit, meaning, source: Source::One(value) }
+}
+
+const fn counter(
+    group: &'static str,
+    name: &'static str,
+    unit: Unit,
+    value: fn(&Snapshot) -> Option<Value>,
+    meaning: &'static str,
+) -> Figure {
+    Figure { group, name, kind: Kind::Counter, unit, meaning, source: Source::One(value) }
 }
 
 const fn fact(
@@ -152,6 +164,30 @@ const GROUPS: &[Figure] = &[
         |s| whole(s.space(WAITING_FOR_ROOM)),
         "Writes of disks that wait for room, because \
         the volume is full.",
+    ),
+    counter(
+        "space",
+        "waited_for_room",
+        Unit::Things,
+        |s| whole(s.space(WAITED_FOR_ROOM)),
+        "Writes of disks that waited for room and have \
+        an answer.",
+    ),
+    counter(
+        "space",
+        "waited_in_vain",
+        Unit::Things,
+        |s| whole(s.space(WAITED_IN_VAIN)),
+        "Those of them for which no room came in time: \
+        they failed, or were done with room of the reserve.",
+    ),
+    gauge(
+        "space",
+        "disk_reserve_bytes",
+        Unit::Bytes,
+        |s| whole(s.space(DISK_RESERVE_BYTES)),
+        "The room that disks leave to files while they \
+        wait for more.",
     ),
     gauge(
         "space",

@@ -73,8 +73,18 @@ const IGNORED_PREFIXES: &[&str] =
     &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
 
 /// Options with a value that are not settings.
-pub const VALUED: [&str; 9] =
-    ["data", "memory", "profile", "transport", "threads", "max_write", "metrics", "loglevel", "logfile"];
+pub const VALUED: [&str; 10] = [
+    "data",
+    "memory",
+    "profile",
+    "transport",
+    "threads",
+    "max_write",
+    "metrics",
+    "loglevel",
+    "logfile",
+    "disk_reserve",
+];
 
 /// See `MountOptions::until_idle`.
 const UNTIL_IDLE: &str = "until_idle";
@@ -116,6 +126,8 @@ pub struct MountOptions {
     pub max_write: Option<u32>,
     /// Where to answer Prometheus.
     pub metrics: Option<SocketAddr>,
+    /// How much room disks leave to files, while they wait for more. None: a share of the volume.
+    pub disk_reserve: Option<u64>,
     /// Least severity to log.
     pub log_level: LevelFilter,
     /// Log to this file instead of syslog.
@@ -139,6 +151,7 @@ impl Default for MountOptions {
             threads: None,
             max_write: None,
             metrics: None,
+            disk_reserve: None,
             log_level: LevelFilter::Info,
             log_file: None,
         }
@@ -164,6 +177,7 @@ impl MountOptions {
             (is_other(self.threads.is_some(), self.threads == mounted.threads), "threads"),
             (is_other(self.max_write.is_some(), self.max_write == mounted.max_write), "max_write"),
             (is_other(self.metrics.is_some(), self.metrics == mounted.metrics), "metrics"),
+            (is_other(self.disk_reserve.is_some(), self.disk_reserve == mounted.disk_reserve), "disk_reserve"),
             (is_other(self.log_level != default.log_level, self.log_level == mounted.log_level), "loglevel"),
             (is_other(self.log_file.is_some(), self.log_file == mounted.log_file), "logfile"),
         ];
@@ -198,6 +212,7 @@ impl MountOptions {
             Some(("threads", value)) => self.threads = Some(threads(value)?),
             Some(("max_write", value)) => self.max_write = Some(max_write(value)?),
             Some(("metrics", value)) => self.metrics = Some(address(value)?),
+            Some(("disk_reserve", value)) => self.disk_reserve = Some(disk_reserve(value)?),
             Some(("loglevel", value)) => self.log_level = log_level(value)?,
             Some(("logfile", value)) => self.log_file = Some(absolute("logfile", value)?),
             Some((name, _)) if settings::is_setting(name) => self.settings.push(setting(option)?),
@@ -226,6 +241,7 @@ impl MountOptions {
         list.extend(self.threads.map(|n| format!("threads={n}")));
         list.extend(self.max_write.map(|bytes| format!("max_write={bytes}")));
         list.extend(self.metrics.map(|address| format!("metrics={address}")));
+        list.extend(self.disk_reserve.map(|bytes| format!("disk_reserve={bytes}")));
         list.extend(self.profile.map(|profile| format!("profile={}", profile.name())));
         list.extend(self.settings.iter().map(|(name, value)| format!("{name}={value}")));
         list.push(format!("loglevel={}", self.log_level.as_str().to_lowercase()));
@@ -244,6 +260,8 @@ Options for -o, comma-separated:
   disk=NAME  mkfs=ext4|xfs           mount the file system on a disk of the volume, made first if the disk is empty; the
                                      volume's mount stays out of sight (experimental: docs/disks.md)
   wait=SECONDS                       how long writes of a disk wait for room on a full volume [default: 60]
+  disk_reserve=SIZE                  room that disks leave to files while they wait for more, at most half of the volume
+                                     [default: 1/128 of the volume, at most 64M]
   disk_device=KIND                   the device of a disk: loop, or ublk (experimental) [default: loop]
   data=DEVICE                        the device that has the blocks now, if it is not the one that mkfs was given
   memory=SIZE                        memory for caches and hints
@@ -382,6 +400,11 @@ fn max_write(value: &str) -> Result<u32, String> {
     }
 }
 
+/// `disk_reserve=SIZE`; 0: none.
+fn disk_reserve(value: &str) -> Result<u64, String> {
+    value.parse::<Size>().map(|size| size.0).map_err(|why| format!("disk_reserve={value}: {why}"))
+}
+
 /// `metrics=ADDRESS:PORT`, or a port of this machine alone.
 pub fn address(value: &str) -> Result<SocketAddr, String> {
     let local = || value.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
@@ -473,6 +496,7 @@ mod tests {
             ("loglevel=loud", "debug"),
             ("logfile=here.log", "absolute"),
             ("data=sda", "absolute"),
+            ("disk_reserve=some", "disk_reserve=some: "),
         ] {
             let error = parsed(list).unwrap_err();
             assert!(error.contains(hint), "{list}: {error}");
@@ -500,7 +524,7 @@ mod tests {
 
     #[test]
     fn the_list_for_the_daemon_says_the_same() {
-        let list = "ro,noatime,nosuid,data=/dev/disk/by-id/ours,memory=1G,transport=classic,threads=3,max_write=4M,metrics=[::1]:9477,profile=edge,fingerprints=eager,inline=off,\
+        let list = "ro,noatime,nosuid,data=/dev/disk/by-id/ours,memory=1G,transport=classic,threads=3,max_write=4M,metrics=[::1]:9477,disk_reserve=16M,profile=edge,fingerprints=eager,inline=off,\
                     inline=all,schedule=22:00-06:00+Sat 00:00-24:00,loglevel=debug";
         let options = parsed(list).unwrap();
         assert_eq!(parsed(&options.to_list()).unwrap(), options);

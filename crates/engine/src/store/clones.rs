@@ -94,6 +94,12 @@ impl Store {
         })
     }
 
+    /// Whether no earlier clone has to be completed before another one of `source` begins. Others may begin meanwhile, so
+    /// it says so of this moment only.
+    pub fn clone_begins_at_once(&self, source: MapId) -> bool {
+        self.volume.lazy_clones.begins_at_once(source)
+    }
+
     /// How many clones have not taken all of their leaves yet.
     pub fn pending_clones(&self) -> usize {
         self.volume.base.state.lock().clones.incomplete().len()

@@ -346,6 +346,19 @@ fn many_clones_of_one_map_are_bounded_and_all_right() {
 }
 
 #[test]
+fn a_clone_says_that_it_does_not_begin_at_once_while_as_many_as_may_are_pending() {
+    let fixture = Fixture::new();
+    let begins = |source| fixture.volume.lazy_clones.begins_at_once(source);
+    for _ in 0..8 {
+        assert!(begins(SOURCE));
+        fixture.clone(SOURCE);
+    }
+    assert!(!begins(SOURCE) && begins(MapId(99)), "eight of one map are the most");
+    fixture.volume.lazy_clones.prepare(SOURCE).unwrap();
+    assert!(begins(SOURCE), "the oldest was completed");
+}
+
+#[test]
 fn a_map_cannot_be_cloned_after_it_was_detached() {
     let fixture = Fixture::new();
     fixture.volume.range_changes.detach(SOURCE, |_| ()).unwrap();

@@ -108,6 +108,11 @@ impl LazyClones {
         self.count_reserved(source)
     }
 
+    /// See [`crate::Store::clone_begins_at_once`].
+    pub fn begins_at_once(&self, source: MapId) -> bool {
+        self.in_the_way(source).is_none()
+    }
+
     /// A clone to complete before another one of `source` begins.
     fn in_the_way(&self, source: MapId) -> Option<MapId> {
         let state = self.state.lock();

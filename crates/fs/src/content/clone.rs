@@ -38,6 +38,19 @@ impl FileSystem {
         Ok(self.store.settle_before_clone(map)?)
     }
 
+    /// Whether [`FileSystem::clone_file`] would complete no earlier clone first. See
+    /// [`oncefs_engine::Store::clone_begins_at_once`].
+    ///
+    /// # Errors
+    ///
+    /// - `Stale`: the source does not exist.
+    /// - `IsADirectory`, `Invalid`: the source is not a regular file.
+    /// - `Engine`: a device failed, or metadata is damaged.
+    pub fn clone_begins_at_once(&self, source: Ino) -> Result<bool> {
+        let (map, _) = self.inode(source)?.map_and_size()?;
+        Ok(self.store.clone_begins_at_once(map))
+    }
+
     /// Makes a regular file `name` in the directory `parent` with the content and the permissions of `source`. The
     /// content is that of one moment, and takes no longer for a large file than for a small one
     /// ([`oncefs_engine::Store::clone_map`] says what comes later). Only reserved space is not cloned.

@@ -10,7 +10,7 @@ use oncefs_transport::flags::write as from;
 use super::Adapter;
 use crate::durable::{handle, is_writing, reply_durably};
 use crate::errno::errno;
-use crate::patience::reserve;
+use crate::patience::Patience;
 use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_with};
 use crate::room_maker::Place;
@@ -65,7 +65,7 @@ impl Adapter {
         let is_full = matches!(written, Err(Error::NoSpace));
         if let Ok(blocks_added) = written {
             let takes_reserve = blocks_added > 0 && self.config.patience.is_patient(ino);
-            if !takes_reserve || !is_at_reserve(&self.file_system) {
+            if !takes_reserve || !is_at_reserve(&self.file_system, &self.config.patience) {
                 self.config.patience.found_room(ino);
             } else if let Some(place) = self.place_at_reserve(ino) {
                 return self.wait_at_reserve(place, blocks_added, answer);
@@ -93,7 +93,8 @@ impl Adapter {
 
     /// Answers a write that has been done when there is room again, or when the disk's time is over.
     fn wait_at_reserve(&self, place: Place, blocks_added: i64, answer: impl FnOnce(Result<i64>) + Send + 'static) {
-        let again = move |file_system: &FileSystem| match is_at_reserve(file_system) {
+        let patience = self.config.patience.clone();
+        let again = move |file_system: &FileSystem| match is_at_reserve(file_system, &patience) {
             true => Err(Error::NoSpace),
             false => Ok(blocks_added),
         };
@@ -107,8 +108,8 @@ impl Adapter {
 }
 
 /// Whether so little room is left that disks leave it to others for a while.
-fn is_at_reserve(file_system: &FileSystem) -> bool {
+fn is_at_reserve(file_system: &FileSystem, patience: &Patience) -> bool {
     let store = file_system.store();
     let bytes = |blocks: Blocks| blocks.0 * BLOCK_BYTES as u64;
-    bytes(store.available()) < reserve(bytes(store.totals().data))
+    bytes(store.available()) < patience.reserve(bytes(store.totals().data))
 }

@@ -164,6 +164,7 @@ fn writes_of_a_disk_fail_when_no_room_came_in_time_and_work_when_it_is_there() {
     }
     assert_eq!(waiting(&mount), 0);
     assert!(mount.logged().contains("no room came for the disk"), "{}", mount.logged());
+    assert!(mount.figure("space", "waited_in_vain") > 0);
     fs::remove_file(&ballast).unwrap();
     eventually("freed room is found", || fill(1 << 44).is_ok());
     assert!(fs::read(&device).unwrap()[..8 * MIB as usize] == bytes(1 << 44, 8 * MIB as usize));
@@ -178,6 +179,7 @@ fn a_write_of_a_disk_that_takes_some_of_the_last_room_is_done_and_waits_with_its
     let device = attach_waiting(&mount, "home", "3600");
     let ballast = fill_up(&mount, 1 << 50);
     // A 128th is the reserve: 1 MiB.
+    assert_eq!(mount.figure("space", "disk_reserve_bytes"), MIB);
     let file = File::options().write(true).open(&ballast).unwrap();
     file.set_len(file.metadata().unwrap().len() - MIB / 2).unwrap();
     eventually("there is room for some blocks", || mount.figure("space", "available_bytes") >= MIB / 4);
@@ -196,6 +198,8 @@ fn a_write_of_a_disk_that_takes_some_of_the_last_room_is_done_and_waits_with_its
     fs::remove_file(&ballast).unwrap();
     assert!(writer.wait().unwrap().success());
     assert_eq!((waiting(&mount), &fs::read(&device).unwrap()[..4096]), (0, &bytes(1 << 41, 4096)[..]));
+    let counted = ["waited_for_room", "waited_in_vain"].map(|name| mount.figure("space", name));
+    assert_eq!(counted, [1, 0]);
     run(&mut disk(&mount, "detach", &["home"]));
     mount.check();
 }

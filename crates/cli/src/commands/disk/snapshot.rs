@@ -15,6 +15,9 @@ use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
 use crate::names::shown;
 
+/// Attempts to make a snapshot of a mounted disk while other snapshots and clones begin.
+const TRIES: u32 = 8;
+
 /// Arguments of `disk snapshot`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -139,26 +142,18 @@ fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome<Option<Durati
     sync(&source)?;
     let unfinished = Unfinished::prepare(&mount, &source, new)?;
     let is_direct = device.as_ref().is_none_or(|device| front_of(device).is_direct(device));
-    mount.daemon.ask::<()>(Request::PrepareClone { inode: unfinished.source })?;
-    let mut stood = None;
-    match keeper {
-        Some(keeper) => {
-            let standstill = keeper.freeze()?;
-            if !is_direct {
-                sync(&source)?;
-            }
-            let ended = |why: String| Failure::new(exit::FAILED, format!("{why}; the {kind} was not made"));
-            let made = unfinished.make().and_then(|()| standstill.end().map_err(ended));
-            stood = match made {
-                Ok(stood) => stood,
-                Err(failure) => {
-                    unfinished.discard(new);
-                    return Err(failure);
-                }
-            };
+    let stood = match keeper.zip(mounted) {
+        Some((keeper, dir)) => {
+            let sync_rest = || if is_direct { Ok(()) } else { sync(&source) };
+            let made = unfinished.make_in_standstill(keeper, &dir, kind, sync_rest);
+            made.inspect_err(|_| unfinished.discard(new))?
         }
-        None => unfinished.make()?,
-    }
+        None => {
+            unfinished.ready()?;
+            unfinished.make()?;
+            None
+        }
+    };
     unfinished.finish(new, false)?;
     Ok(stood)
 }
@@ -192,8 +187,45 @@ impl<'a> Unfinished<'a> {
         self.mount.daemon.ask::<()>(Request::CloneFile { inode, directory, name })
     }
 
+    /// Has the daemon do what may take long before the file is made.
+    fn ready(&self) -> Outcome {
+        self.mount.daemon.ask(Request::PrepareClone { inode: self.source })
+    }
+
+    /// Makes the file while the file system mounted on `dir` stands still. If other clones began after the preparation
+    /// and have to be completed first, it does not stand still for that: it goes on, and the preparation begins again.
+    /// Returns for how long it stood still, the last time.
+    fn make_in_standstill(
+        &self,
+        keeper: Keeper,
+        dir: &Path,
+        kind: &str,
+        sync_rest: impl Fn() -> Outcome,
+    ) -> Outcome<Option<Duration>> {
+        let mut ready_keeper = Some(keeper);
+        for _ in 0..TRIES {
+            self.ready()?;
+            let keeper = ready_keeper.take().map_or_else(|| Keeper::start(dir), Ok)?;
+            let standstill = keeper.freeze()?;
+            sync_rest()?;
+            let is_made = self.make_at_once()?;
+            let ended = standstill.end();
+            let stood = ended.map_err(|why| Failure::new(exit::FAILED, format!("{why}; the {kind} was not made")))?;
+            if is_made {
+                return Ok(stood);
+            }
+        }
+        Err(Failure::new(exit::FAILED, "other snapshots and clones begin all the time: try again later"))
+    }
+
+    /// False: other clones have to be completed first, and nothing was made.
+    fn make_at_once(&self) -> Outcome<bool> {
+        let (inode, directory, name) = (self.source, self.directory, self.file.clone());
+        self.mount.daemon.ask(Request::CloneFileAtOnce { inode, directory, name })
+    }
+
     /// Removes it. One that stays is removed by the next command that makes a disk of this name.
-    fn discard(self, name: &DiskName) {
+    fn discard(&self, name: &DiskName) {
         let _ = self.folder.remove_unfinished(name);
     }
 

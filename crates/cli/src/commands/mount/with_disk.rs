@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 
 use oncefs_engine::settings;
 
-use crate::disks::of_mount::{self, Attaching, HeldMount, WAIT_SECONDS, device_of, find_in, mount_of};
+use crate::disks::of_mount::{
+    self, Attaching, HeldMount, WAIT_SECONDS, device_of, find_in, lasting_device_of, mount_of,
+};
 use crate::disks::{Access, Content, Disk, DiskName, Kind, content, front_of};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table;
@@ -107,7 +109,8 @@ fn mount(volume: &Path, dir: &Path, request: &DiskMount) -> Outcome {
     }
     let place = mount_of(volume, &request.for_volume)?;
     let disk = find_in(&place, volume, name)?;
-    match device_of(&disk, name)? {
+    let device = if request.is_remount { device_of(&disk, name)? } else { lasting_device_of(&disk, name)? };
+    match device {
         Some(device) if request.is_remount => mount_device(&device, None, dir, request),
         Some(device) => {
             let text = format!(

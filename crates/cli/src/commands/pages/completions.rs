@@ -12,7 +12,7 @@ use oncefs_engine::{Profile, settings};
 use crate::mounting::options;
 
 /// Options of `-o` with a value, other than settings and profiles.
-const WITH_VALUE: [&str; 6] = ["data=", "memory=", "threads=", "max_write=", "metrics=", "logfile="];
+const WITH_VALUE: [&str; 7] = ["data=", "memory=", "threads=", "max_write=", "metrics=", "logfile=", "disk_reserve="];
 
 /// Options of `-o` for a disk of a volume.
 const OF_DISKS: [&str; 3] = ["disk=", "mkfs=", "wait="];

@@ -18,6 +18,7 @@ use oncefs_engine::format::keys::LeafKey;
 use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{Entry, FLAGS_KNOWN, PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::record_list::RecordList;
+use oncefs_engine::format::records_index::{self, IndexEntry};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{at, backlog, file_policy, keys, label, record, varint};
 use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
@@ -41,7 +42,7 @@ const NUMBER: u64 = 7;
 const LEAF: LeafKey = LeafKey { map: MapId(NUMBER), leaf: 0 };
 
 /// All structures. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 31] = [
+pub const STRUCTURES: [Structure; 33] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -89,6 +90,8 @@ pub const STRUCTURES: [Structure; 31] = [
     Structure { name: "scrub", seal: seal::scrub, check: check_scrub },
     Structure { name: "fragment", seal: unsealed, check: check_fragment },
     Structure { name: "image header", seal: seal::image_header, check: check_image_header },
+    Structure { name: "header of records", seal: seal::records_header, check: check_records_header },
+    Structure { name: "index of records", seal: seal_index, check: check_index },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.
@@ -133,6 +136,40 @@ fn check_label(bytes: &[u8]) {
 fn check_image_header(bytes: &[u8]) {
     if let Ok(found) = decoded(bytes, || ImageHeader::decode(bytes, "data")) {
         assert_eq!(found.encode()[..], *bytes);
+    }
+}
+
+/// The header says which volume and which object it is of.
+fn check_records_header(bytes: &[u8]) {
+    let id = bytes.get(16..32).map_or([0; 16], |id| id.try_into().expect("sixteen bytes"));
+    for number in [None, bytes.get(32..40).map(|number| u64::from_le_bytes(number.try_into().expect("eight bytes")))] {
+        if decoded(bytes, || records_index::check_header(bytes, id, number)).is_ok() {
+            assert_eq!(records_index::header(id, number)[..], *bytes);
+        }
+    }
+}
+
+/// The entries of an index: before each key and value, the length of either in a byte.
+fn index_entries(bytes: &mut [u8]) -> Vec<(&[u8], &mut [u8])> {
+    let (mut entries, mut rest) = (Vec::new(), bytes);
+    while let Some(([key_len, value_len], entry)) = rest.split_first_chunk_mut::<2>() {
+        let Some((key, behind)) = entry.split_at_mut_checked(usize::from(*key_len)) else { break };
+        let Some((value, behind)) = behind.split_at_mut_checked(usize::from(*value_len)) else { break };
+        entries.push((&*key, value));
+        rest = behind;
+    }
+    entries
+}
+
+fn seal_index(bytes: &mut [u8]) {
+    index_entries(bytes).into_iter().for_each(|(key, value)| seal::records_entry(key, value));
+}
+
+fn check_index(bytes: &[u8]) {
+    for (key, value) in index_entries(&mut bytes.to_vec()) {
+        if let Ok(entry) = decoded(value, || IndexEntry::decode(key, value)) {
+            assert_eq!((entry.key().as_slice(), entry.value().as_slice()), (key, &*value));
+        }
     }
 }
 

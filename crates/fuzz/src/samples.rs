@@ -7,6 +7,7 @@ use oncefs_compress::{Compressor, Method};
 use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
+use oncefs_engine::format::records_index::{self, IndexEntry};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
 use oncefs_engine::kv::copies::Place;
@@ -53,6 +54,9 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     found.push(("label", label::encode(volume_id).to_vec()));
     let image = ImageHeader { volume_id, len: 1 << 40, object_bytes: 4 << 20 };
     found.push(("image header", image.encode().to_vec()));
+    found
+        .extend([None, Some(3)].map(|number| ("header of records", records_index::header(volume_id, number).to_vec())));
+    found.push(("index of records", index()));
     found.push(("hint page", hint_page()));
     found.push(("number", vec![0xFF; 9]));
     found.push(("made operations", (0..200).collect()));
@@ -75,6 +79,23 @@ fn fragments() -> impl Iterator<Item = Vec<u8>> {
         let mut compressor = Compressor::new(method);
         [&[choice][..], compressor.compress(&block).expect("text shrinks")].concat()
     })
+}
+
+/// An index with an entry of each kind, because volumes in memory have their records elsewhere.
+fn index() -> Vec<u8> {
+    let entries = [
+        IndexEntry::Next(7),
+        IndexEntry::Opened(2),
+        IndexEntry::Range { first: Vec::new(), number: 0, keys: 3 },
+        IndexEntry::Range { first: vec![2, 0, 9], number: 0x0102, keys: 100_000 },
+        IndexEntry::Moved { number: 5, from: vec![2, 1], to: vec![2, 1, 0] },
+        IndexEntry::Removed(6),
+    ];
+    let bytes = entries.iter().flat_map(|entry| {
+        let (key, value) = (entry.key(), entry.value());
+        [&[key.len() as u8, value.len() as u8][..], &key, &value].concat()
+    });
+    bytes.collect()
 }
 
 /// Two record files with the manifest that names them, because volumes in memory have none.

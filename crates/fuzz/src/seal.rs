@@ -41,6 +41,19 @@ pub fn image_header(bytes: &mut [u8]) {
     seal(bytes, 0..48, 48, 0x696D_6167);
 }
 
+/// The header of the index of records, or of an object with records.
+pub fn records_header(bytes: &mut [u8]) {
+    seal(bytes, 0..40, 40, 0x7265_6373);
+}
+
+/// An entry of the index of records. The key's length and the key count too.
+pub fn records_entry(key: &[u8], value: &mut [u8]) {
+    if let Some((body, sum)) = value.split_last_chunk_mut::<8>() {
+        let covered = [&(key.len() as u64).to_le_bytes()[..], key, body].concat();
+        *sum = xxh3_64_with_seed(&covered, 0x7265_6369).to_le_bytes();
+    }
+}
+
 /// All sectors of page `number` of the block table.
 pub fn table_page(bytes: &mut [u8], number: u64) {
     let sectors = bytes.chunks_exact_mut(SECTOR_BYTES).zip(8 * number..);

@@ -6,6 +6,7 @@
 mod adaptive;
 mod aligned;
 mod bdi;
+mod beyond;
 mod case;
 mod command;
 mod content;
@@ -84,6 +85,8 @@ enum Command {
     Peers(peers::PeersArgs),
     /// Compare ext4 and xfs on disks of a volume with the same on plain loop devices, and with files in the mount
     Disks(disks::DisksArgs),
+    /// Measure a volume in objects of the cluster of ONCEFS_CEPH_CONF beside what that cluster does without oncefs
+    Beyond(beyond::BeyondArgs),
     /// Replay traces, or twins of published ones, on oncefs and on ext4, with contents made from the fingerprints
     Replay(replay::ReplayArgs),
     /// Measure a paper's evaluation, figure by figure, and write its page
@@ -104,6 +107,7 @@ fn main() -> ExitCode {
         Some(Command::Overhead(args)) => overhead::run(args),
         Some(Command::Peers(args)) => peers::run(args),
         Some(Command::Disks(args)) => disks::run(args),
+        Some(Command::Beyond(args)) => beyond::run(args),
         Some(Command::Replay(args)) => replay::run(args),
         Some(Command::Paper(args)) => paper::run(args),
     };

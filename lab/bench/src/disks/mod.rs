@@ -5,7 +5,7 @@
 mod kept;
 mod page;
 mod part;
-mod steps;
+pub mod steps;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

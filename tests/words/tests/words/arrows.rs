@@ -36,7 +36,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("oncefs-stream", &[]),
     ("oncefs-sim", &["oncefs-compress", "oncefs-dedup", "oncefs-plot", "oncefs-toolbox"]),
     ("oncefs-explore", &["oncefs-fs", "oncefs-engine", "oncefs-rados", "oncefs-toolbox"]),
-    ("oncefs-bench", &["oncefs-plot", "oncefs-sim", "oncefs-toolbox", "oncefs-transport"]),
+    ("oncefs-bench", &["oncefs-plot", "oncefs-rados", "oncefs-sim", "oncefs-toolbox", "oncefs-transport"]),
     (
         "oncefs-fuzz",
         &["oncefs-compress", "oncefs-fs", "oncefs-engine", "oncefs-stream", "oncefs-toolbox", "oncefs-transport"],

@@ -14,6 +14,7 @@ mod daemon;
 mod disks;
 mod failure;
 mod figures;
+mod file_name;
 mod files;
 mod hex;
 mod mounting;

@@ -5,11 +5,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION, WORKING_EVERY};
+use crate::process::places::Places;
 
 /// Connections served at a time, each with a thread. More than any user's commands need.
 const CONNECTIONS_MAX: usize = 32;
@@ -62,22 +63,6 @@ impl Waiting {
             // A command that hung up does not need the reply.
             let _ = send(stream, reply);
         }
-    }
-}
-
-/// The place of a running command, until it ends in any way.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(active: &Arc<AtomicUsize>) -> Self {
-        active.fetch_add(1, Ordering::Relaxed);
-        Self(active.clone())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -142,17 +127,16 @@ impl Server {
     }
 
     fn accept(&self, listener: &UnixListener, handler: &Arc<dyn Handler>) {
-        let active = Arc::new(AtomicUsize::new(0));
+        let places = Places::default();
         for stream in listener.incoming() {
             let Ok(mut stream) = stream else { continue };
             if stream.set_write_timeout(Some(ANSWER_TIMEOUT)).is_err() {
                 continue;
             }
-            let place = Place::take(&active);
-            if active.load(Ordering::Relaxed) > CONNECTIONS_MAX {
+            let Some(place) = places.take(CONNECTIONS_MAX) else {
                 let _ = send(&mut stream, &Reply::Error("too many commands at the same time: try again".into()));
                 continue;
-            }
+            };
             let (server, handler) = (self.clone(), handler.clone());
             let serve = move || {
                 let _place = place;

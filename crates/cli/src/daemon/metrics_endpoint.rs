@@ -5,9 +5,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::process::places::Places;
 
 /// Bounds on untrusted clients.
 #[derive(Clone, Copy, Debug)]
@@ -68,16 +69,13 @@ pub fn serve(
 }
 
 fn accept(listener: &TcpListener, bounds: Bounds, figures: &Arc<Figures>) {
-    let places = Arc::new(AtomicUsize::new(0));
+    let places = Places::default();
     loop {
         let Ok((mut stream, _)) = listener.accept() else {
             std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
-        let place = Place::take(&places);
-        if places.load(Ordering::Relaxed) > bounds.connections {
-            continue;
-        }
+        let Some(place) = places.take(bounds.connections) else { continue };
         let figures = figures.clone();
         let answer = move || {
             // A client that hung up or was too slow needs no reply.
@@ -89,22 +87,6 @@ fn accept(listener: &TcpListener, bounds: Bounds, figures: &Arc<Figures>) {
         if let Err(e) = std::thread::Builder::new().name("metrics-request".into()).spawn(answer) {
             log::warn!("cannot answer for metrics: {e}");
         }
-    }
-}
-
-/// The place of a connection, until it ends.
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(places: &Arc<AtomicUsize>) -> Self {
-        places.fetch_add(1, Ordering::Relaxed);
-        Self(places.clone())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -172,6 +154,7 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use oncefs_toolbox::waiting::eventually;
 

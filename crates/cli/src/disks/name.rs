@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::file_name;
+
 /// Longest name, in bytes: a disk's name also becomes a part of longer ones.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -78,16 +80,8 @@ impl FromStr for DiskName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        match text.as_bytes() {
-            [] => Err("a disk needs a name".into()),
-            [b'.' | b'-', ..] => Err("the name of a disk begins with a letter, a digit or _".into()),
-            bytes if bytes.len() > NAME_BYTES_MAX => {
-                Err(format!("the name of a disk has at most {NAME_BYTES_MAX} bytes"))
-            }
-            bytes if bytes.iter().copied().all(is_allowed) => Ok(Self(text.to_owned())),
-            _ => Err("the name of a disk consists of letters, digits, . _ and -".into()),
-        }
+        file_name::check(text, "disk", NAME_BYTES_MAX, "._-")?;
+        Ok(Self(text.to_owned()))
     }
 }
 

@@ -4,6 +4,7 @@ pub mod confinement;
 pub mod descriptors;
 pub mod holders;
 pub mod memory;
+pub mod places;
 pub mod privileges;
 pub mod programs;
 pub mod setup;

@@ -8,7 +8,7 @@
 
 use crate::Result;
 use crate::base::part;
-use crate::commit::log_room::{LogRoom, RoomFor};
+use crate::commit::log_room::{GroupBounds, LogRoom, RoomFor};
 use crate::format::group_bytes::GroupBytes;
 use crate::signals::requests::{Awaited, Ended};
 use crate::sync::{RoomHeld, assert_may_wait_for_room};
@@ -21,6 +21,16 @@ part! {
 }
 
 impl ChangeRoom {
+    /// Refuses changes to a volume that cannot take them.
+    pub fn usable(&self) -> Result<()> {
+        self.health.usable()
+    }
+
+    /// The bounds of changes.
+    pub fn bounds(&self) -> &GroupBounds {
+        self.journal.bounds()
+    }
+
     /// Like `wait_for_room`, for a change of a program that publishes records.
     pub fn wait_for_program_room(&self) {
         if self.lacks_room_for_changes(2 * self.journal.dirty_bytes_max()).is_some() {

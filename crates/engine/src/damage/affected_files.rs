@@ -43,7 +43,7 @@ pub struct BadPlace {
 part! {
     /// Finds the files that bad blocks belong to, and moves them to replacements.
     pub struct AffectedFiles {
-        base: state, pins;
+        base: state;
         metadata: Metadata, remapper: Remapper, referrer_search: ReferrerSearch
     }
 }
@@ -110,7 +110,7 @@ impl AffectedFiles {
     /// Makes files in some leaves refer to the replacements directly. Returns where to continue. A move is a remap:
     /// under the file's lock, and only while the map still names the bad block.
     pub fn move_to_replacement(&self, from: LeafKey) -> Result<Option<LeafKey>> {
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let (places, next) = self.bad_places_from(from)?;
         let mut remaps = Vec::new();
         for (map, lbn, pbn) in places {

@@ -8,7 +8,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::commit::checkpoint::Commits;
 use crate::commit::commit_group::GroupCommitter;
 use crate::damage::replicas::Replicas;
@@ -20,7 +19,6 @@ use crate::format::page::{BAD, Entry, REPLICA};
 use crate::hints::levels::HintLevels;
 use crate::known_damage::notices::Noticed;
 use crate::place::free_blocks::{Claim, FreeBlocks};
-use crate::place::write_out::BlockWriter;
 use crate::read::cache::NOBODY;
 use crate::read::device::DataReader;
 use crate::space::allocator::Run;
@@ -50,17 +48,16 @@ pub enum Look {
 part! {
     /// Repairs blocks while the volume is in use.
     pub struct Repairs {
-        base: damage, health, pins, state, staging, data, hasher, stats, hints, read_cache;
-        metadata: Metadata, data_reader: DataReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
-        change_room: ChangeRoom, publisher: Publisher, hint_levels: HintLevels, commits: Commits,
-        groups: GroupCommitter, replicas: Replicas
+        base: damage, state, staging, hasher, stats, hints, read_cache;
+        metadata: Metadata, data_reader: DataReader, free_blocks: FreeBlocks, publisher: Publisher,
+        hint_levels: HintLevels, commits: Commits, groups: GroupCommitter, replicas: Replicas
     }
 }
 
 impl Repairs {
     /// Handles everything that was noticed.
     pub fn repair_noticed(&self) -> Result<()> {
-        if self.health.usable().is_err() {
+        if self.publisher.usable().is_err() {
             // The volume has reported why, and repairs nothing before it is opened again.
             return Ok(());
         }
@@ -70,7 +67,7 @@ impl Repairs {
             return Ok(());
         }
         // From here on no visited block is reused.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let orphaned = orphaned.into_iter().map(|pbn| self.replicas.drop_orphaned_replica(pbn));
         let suspects = suspects.into_iter().map(|pbn| self.look_at_suspect(pbn).map(drop));
         let offers = offers.into_iter().map(|(bad, holder)| self.give_replacement(bad, holder).map(drop));
@@ -96,7 +93,7 @@ impl Repairs {
     /// Reads a block of the data area again. A device that cannot even read its label gives no information about its
     /// blocks.
     pub fn look_closely(&self, pbn: Pbn, entry: &Entry) -> Look {
-        let mut block = self.data.take_buffer(BLOCK_BYTES);
+        let mut block = self.data_reader.take_buffer(BLOCK_BYTES);
         match self.data_reader.read_device(pbn, &mut block) {
             Ok(()) if self.hasher.is_sound(entry, &block) => Look::Sound,
             Ok(()) => Look::Damaged(Some(block)),
@@ -109,7 +106,7 @@ impl Repairs {
     fn mark_bad(&self, pbn: Pbn, entry: &Entry, remains: Option<&[u8]>) -> Result<bool> {
         let count = entry.count;
         assert!(count > 0 && !entry.is_bad(), "block {pbn} with {count} references cannot become bad");
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let tag = entry.tag;
         let flags = vec![FlagChange { pbn, set: BAD, clear: !(REPLICA | BAD) }];
         let mut plan = Plan { record_increfs: vec![Incref { pbn, tag }], flags, ..Plan::default() };
@@ -167,7 +164,7 @@ impl Repairs {
         let Some(entry) = self.metadata.known_entry(holder).filter(|entry| entry.serves(lost.tag)) else {
             return Ok(false);
         };
-        let mut block = self.data.take_buffer(BLOCK_BYTES);
+        let mut block = self.data_reader.take_buffer(BLOCK_BYTES);
         match self.staging.get(holder) {
             Some(staged) => block.copy_from_slice(&staged),
             None if self.data_reader.read_device(holder, &mut block).is_err() => return Ok(false),
@@ -186,10 +183,10 @@ impl Repairs {
 
     /// Places a damaged block's content from the read cache. None: the cache lacks it, or there is no space.
     fn store_cached(&self, pbn: Pbn, entry: &Entry, plan: &mut Plan, runs: &mut Vec<Run>) -> Option<Pbn> {
-        let mut block = self.data.take_buffer(BLOCK_BYTES);
+        let mut block = self.data_reader.take_buffer(BLOCK_BYTES);
         self.read_cache.get(pbn, NOBODY, &mut block).filter(|_| self.hasher.is_sound(entry, &block))?;
         let placed = self.free_blocks.allocate(1, Claim::Ordinary { from_reserved: 0 }).ok()?;
-        if self.block_writer.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
+        if self.free_blocks.write_run(placed[0], &mut std::iter::once(&block[..])).is_err() {
             self.free_blocks.give_back(&placed);
             return None;
         }
@@ -210,12 +207,12 @@ impl Repairs {
         else {
             return Ok(false);
         };
-        let mut remains = self.data.take_buffer(BLOCK_BYTES);
+        let mut remains = self.data_reader.take_buffer(BLOCK_BYTES);
         let remains = self.data_reader.read_device(pbn, &mut remains).is_ok().then_some(&*remains);
         if !self.holds_content_of(holder, &entry, remains)? {
             return Ok(false);
         }
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let record_increfs = vec![Incref { pbn: holder, tag: entry.tag }];
         let bad = vec![(pbn, Some(BadRecord { replacement: Some(holder), ..record }))];
         let is_repaired = self.replicas.publish_repair(Plan { record_increfs, bad, ..Plan::default() }, &[])?;
@@ -245,11 +242,13 @@ impl Repairs {
     /// Takes a bad block back into use. If only its record refers to it, it becomes free.
     fn restore(&self, pbn: Pbn, entry: &Entry, record: BadRecord) -> Result<()> {
         assert!(entry.is_bad(), "block {pbn} with {} references is not bad", entry.count);
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let flags = vec![FlagChange::clear(pbn, BAD)];
         let record_decrefs = std::iter::once(pbn).chain(record.replacement).collect();
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.publisher.apply_certain(Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() })?;
+        self.publisher.claim_and_apply(
+            GroupBytes::SMALL,
+            Plan { flags, record_decrefs, bad: vec![(pbn, None)], ..Plan::default() },
+        )?;
         self.stats.counters.blocks_restored.fetch_add(1, Relaxed);
         log::info!("block {pbn} of the data area is sound again and back in use");
         Ok(())
@@ -279,8 +278,10 @@ impl Repairs {
                 self.restore(pbn, &entry, record)
             } else if let Some(replacement) = record.replacement {
                 let bad = vec![(pbn, Some(BadRecord { replacement: None, ..record }))];
-                let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-                self.publisher.apply_certain(Plan { record_decrefs: vec![replacement], bad, ..Plan::default() })
+                self.publisher.claim_and_apply(
+                    GroupBytes::SMALL,
+                    Plan { record_decrefs: vec![replacement], bad, ..Plan::default() },
+                )
             } else {
                 Ok(())
             };
@@ -294,14 +295,14 @@ impl Repairs {
         if is_fragment(pbn) {
             return false;
         }
-        let mut written = self.data.take_buffer(BLOCK_BYTES);
-        let mut read = self.data.take_buffer(BLOCK_BYTES);
+        let mut written = self.data_reader.take_buffer(BLOCK_BYTES);
+        let mut read = self.data_reader.take_buffer(BLOCK_BYTES);
         [0xA5, 0x5A].into_iter().all(|pattern: u8| {
             written.chunks_exact_mut(8).zip(pbn.0..).for_each(|(word, n)| {
                 word.copy_from_slice(&(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(pattern)).to_le_bytes());
             });
             let run = Run { pbn, blocks: 1 };
-            let is_written = self.block_writer.write_run(run, &mut std::iter::once(&written[..])).is_ok();
+            let is_written = self.free_blocks.write_run(run, &mut std::iter::once(&written[..])).is_ok();
             is_written && self.data_reader.read_device(pbn, &mut read).is_ok() && read[..] == written[..]
         })
     }

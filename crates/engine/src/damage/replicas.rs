@@ -6,13 +6,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::damage_records;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
 use crate::format::page::{COPIED, Entry, REPLICA};
 use crate::place::free_blocks::FreeBlocks;
-use crate::place::write_out::BlockWriter;
 use crate::read::replicas::ReplicaReader;
 use crate::space::allocator::{Run, blocks_in};
 use crate::state::flag_change::FlagChange;
@@ -40,8 +38,7 @@ part! {
     /// Makes and drops replicas.
     pub struct Replicas {
         base: data, tuning, stats, damage;
-        metadata: Metadata, replica_reader: ReplicaReader, free_blocks: FreeBlocks, block_writer: BlockWriter,
-        change_room: ChangeRoom, publisher: Publisher
+        metadata: Metadata, replica_reader: ReplicaReader, free_blocks: FreeBlocks, publisher: Publisher
     }
 }
 
@@ -84,10 +81,10 @@ impl Replicas {
         let SoundBlock { pbn, entry, bytes, .. } = block;
         assert!(entry.count > 0 && !entry.is_copied(), "block {pbn} with {} references gets a replica", entry.count);
         assert_eq!(bytes.len(), BLOCK_BYTES, "the bytes of block {pbn}");
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let run = self.free_blocks.allocate_far(block.pbn)?;
         assert_eq!(run.blocks, 1, "a replica of block {pbn} lies at {run:?}");
-        self.block_writer
+        self.free_blocks
             .write_run(run, &mut std::iter::once(block.bytes))
             .inspect_err(|_| self.free_blocks.give_back(&[run]))?;
         let (tag, fingerprint) = (block.entry.tag, Some(block.fingerprint));
@@ -143,14 +140,13 @@ impl Replicas {
     }
 
     fn drop_replica(&self, pbn: Pbn, entry: &Entry, copy: Pbn) -> Result<()> {
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let mut plan = Plan { record_decrefs: vec![copy], ..Plan::default() };
         if entry.is_copied() {
             plan.flags.push(FlagChange::clear(pbn, COPIED));
         }
         plan.change.delete(keys::copy(pbn));
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.publisher.apply_certain(plan)?;
+        self.publisher.claim_and_apply(GroupBytes::SMALL, plan)?;
         self.stats.counters.replicas_dropped.fetch_add(1, Relaxed);
         Ok(())
     }
@@ -158,8 +154,7 @@ impl Replicas {
     /// Publishes a plan, with blocks placed for it. False: the table contradicts it by now.
     pub fn publish_repair(&self, plan: Plan, runs: &[Run]) -> Result<bool> {
         let plan = Plan { claimed: blocks_in(runs), ..plan };
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        let published = self.publisher.publish_plan(plan).map(|refusal| refusal.is_none());
+        let published = self.publisher.claim_and_publish(GroupBytes::SMALL, plan).map(|refusal| refusal.is_none());
         if !matches!(published, Ok(true)) {
             self.free_blocks.give_back(runs);
         }

@@ -15,7 +15,6 @@ use std::time::Duration;
 use oncefs_dedup::{Conditions, Turn};
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::damage::affected_files::{AffectedFiles, FIRST_LEAF};
 use crate::damage::repair::Repairs;
 use crate::damage::replicas::{Replicas, SoundBlock};
@@ -47,9 +46,9 @@ const SLEEP_MAX: Duration = Duration::from_millis(500);
 part! {
     /// Reads every live block, and hands what is damaged to the repair.
     pub struct Scrubber {
-        base: damage, tuning, health, signals, foreground, state, stored, pins, data, staging, hasher, stats;
-        metadata: Metadata, data_reader: DataReader, change_room: ChangeRoom, publisher: Publisher, repairs: Repairs,
-        replicas: Replicas, affected_files: AffectedFiles
+        base: damage, tuning, health, signals, foreground, state, stored, staging, hasher, stats;
+        metadata: Metadata, data_reader: DataReader, publisher: Publisher, repairs: Repairs, replicas: Replicas,
+        affected_files: AffectedFiles
     }
 }
 
@@ -157,7 +156,7 @@ impl Scrubber {
 
     fn scrub_known(&self, from: Pbn) -> Result<u64> {
         self.damage.scrub().show("looking at known bad blocks again");
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let mut known = self.state.lock().bad.list();
         known.retain(|(pbn, _)| *pbn >= from);
         known.truncate(BAD_PORTION);
@@ -283,9 +282,9 @@ impl Scrubber {
     fn scrub_window(&self, first: Pbn, end: Pbn) -> Result<(u64, u64)> {
         assert!(Pbn(0) < first && first < end, "the window from {first} to {end}");
         // No live block is reused while it is checked.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let live = self.live_within(first, end);
-        let mut bytes = self.data.take_buffer(live.len() * BLOCK_BYTES);
+        let mut bytes = self.data_reader.take_buffer(live.len() * BLOCK_BYTES);
         let mut suspects = self.read_live(&live, &mut bytes)?;
         let read: Vec<(Pbn, Entry, &[u8])> = live
             .iter()
@@ -297,7 +296,7 @@ impl Scrubber {
         assert!(suspects.len() <= live.len(), "{} suspects among {} live blocks", suspects.len(), live.len());
         if !suspects.is_empty() {
             // A device that cannot even read its label gives no information about its blocks.
-            self.data_reader.read_device(Pbn(0), &mut self.data.take_buffer(BLOCK_BYTES))?;
+            self.data_reader.read_device(Pbn(0), &mut self.data_reader.take_buffer(BLOCK_BYTES))?;
         }
         let mut found = 0;
         for pbn in suspects {
@@ -356,10 +355,12 @@ impl Scrubber {
             .map(|block| (block.pbn, block.fingerprint))
             .collect();
         if !completed.is_empty() {
-            self.change_room.wait_for_background_room();
+            self.publisher.room().wait_for_background_room();
             self.stats.counters.blocks_fingerprinted.fetch_add(completed.len() as u64, Relaxed);
-            let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(completed.len() as u64));
-            self.publisher.apply_certain(Plan { fingerprints: completed, ..Plan::default() })?;
+            self.publisher.claim_and_apply(
+                GroupBytes::of_blocks(completed.len() as u64),
+                Plan { fingerprints: completed, ..Plan::default() },
+            )?;
         }
         self.replicas.make_replicas(&sound)?;
         Ok(suspects)
@@ -379,7 +380,6 @@ impl Scrubber {
         let Some(record) = self.damage.scrub().record_to_save(self.foreground.now()) else { return Ok(()) };
         let mut plan = Plan::default();
         plan.change.put(keys::scrub(), record.encode());
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.publisher.apply_certain(plan)
+        self.publisher.claim_and_apply(GroupBytes::SMALL, plan)
     }
 }

@@ -81,6 +81,16 @@ impl HeadRecord {
     }
 }
 
+#[cfg(test)]
+impl HeadRecord {
+    /// A head that has not begun yet.
+    pub fn unbegun() -> Self {
+        let (address, owner) = (String::new(), String::new());
+        let volume_id = [1; 16];
+        Self { volume_id, epoch: 0, renewals: 0, lease_millis: 5000, is_released: false, address, owner }
+    }
+}
+
 fn put_text(field: &mut [u8], text: &str) {
     let len = text.len().min(field.len());
     field[..len].copy_from_slice(&text.as_bytes()[..len]);

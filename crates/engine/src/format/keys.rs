@@ -51,26 +51,38 @@ pub fn leaf(key: LeafKey) -> Vec<u8> {
 
 /// Decodes a leaf's key. None: it is not one, or its blocks are beyond the largest number.
 pub fn parse_leaf(key: &[u8]) -> Option<LeafKey> {
-    let rest: &[u8; 16] = key.strip_prefix(&[LEAF])?.try_into().ok()?;
-    let (map, leaf) = rest.split_at(8);
-    let key = LeafKey { map: MapId(u64_be(map)), leaf: u64_be(leaf) };
+    let key = parse_of_leaf(LEAF, key)?;
     (key.leaf < u64::MAX / LEAF_BLOCKS).then_some(key)
 }
 
-/// Key of a detached map whose blocks are still to be freed.
-pub fn detached(map: MapId) -> Vec<u8> {
-    numbered(DETACHED, &[map.0])
+/// Makes the keys of records that one number names: the key, the number of a key, and the bounds of all such keys.
+macro_rules! numbered_keys {
+    ($($what:literal: $kind:ident, $number:ident, $key:ident, $parse:ident, $all:ident;)+) => {$(
+        #[doc = concat!("Key of ", $what, ".")]
+        pub fn $key(number: $number) -> Vec<u8> {
+            numbered($kind, &[number.0])
+        }
+
+        #[doc = concat!("Decodes the key of ", $what, ".")]
+        pub fn $parse(key: &[u8]) -> Option<$number> {
+            let rest: &[u8; 8] = key.strip_prefix(&[$kind])?.try_into().ok()?;
+            Some($number(u64_be(rest)))
+        }
+
+        #[doc = concat!("Bounds of all keys like that of ", $what, ".")]
+        pub fn $all() -> (Vec<u8>, Vec<u8>) {
+            (vec![$kind], vec![$kind + 1])
+        }
+    )+};
 }
 
-/// Decodes a detached map's key.
-pub fn parse_detached(key: &[u8]) -> Option<MapId> {
-    let rest: &[u8; 8] = key.strip_prefix(&[DETACHED])?.try_into().ok()?;
-    Some(MapId(u64_be(rest)))
-}
-
-/// Bounds of all detached maps' keys.
-pub fn all_detached() -> (Vec<u8>, Vec<u8>) {
-    (vec![DETACHED], vec![DETACHED + 1])
+numbered_keys! {
+    "a detached map whose blocks are still to be freed": DETACHED, MapId, detached, parse_detached, all_detached;
+    "the record of a bad block": BAD, Pbn, bad, parse_bad, all_bad;
+    "the record that names a block's replica": REPLICA, Pbn, copy, parse_replica, all_replicas;
+    "the policy of a map's file": FILE_POLICY, MapId, file_policy, parse_file_policy, all_file_policies;
+    "the record of a pending clone, by the map that takes":
+        PENDING_CLONE, MapId, pending_clone, parse_pending_clone, all_pending_clones;
 }
 
 /// Records of the regions' free counts: two bytes per region, `ADVICE_REGIONS` per record.
@@ -105,38 +117,6 @@ pub fn all_but_leaves() -> [(Vec<u8>, Vec<u8>); 2] {
     [(Vec::new(), vec![LEAF]), (vec![LEAF + 1], vec![CALLER_FIRST_BYTE])]
 }
 
-/// Key of the record of a bad block.
-pub fn bad(pbn: Pbn) -> Vec<u8> {
-    numbered(BAD, &[pbn.0])
-}
-
-/// Decodes a bad block's key.
-pub fn parse_bad(key: &[u8]) -> Option<Pbn> {
-    let rest: &[u8; 8] = key.strip_prefix(&[BAD])?.try_into().ok()?;
-    Some(Pbn(u64_be(rest)))
-}
-
-/// Bounds of all bad blocks' keys.
-pub fn all_bad() -> (Vec<u8>, Vec<u8>) {
-    (vec![BAD], vec![BAD + 1])
-}
-
-/// Key of the record that names a block's replica.
-pub fn copy(pbn: Pbn) -> Vec<u8> {
-    numbered(REPLICA, &[pbn.0])
-}
-
-/// Decodes the key of a replica's record: the block that it is a replica of.
-pub fn parse_replica(key: &[u8]) -> Option<Pbn> {
-    let rest: &[u8; 8] = key.strip_prefix(&[REPLICA])?.try_into().ok()?;
-    Some(Pbn(u64_be(rest)))
-}
-
-/// Bounds of all keys of replicas' records.
-pub fn all_replicas() -> (Vec<u8>, Vec<u8>) {
-    (vec![REPLICA], vec![REPLICA + 1])
-}
-
 /// Key of the scrub's progress.
 pub fn scrub() -> Vec<u8> {
     vec![SCRUB]
@@ -152,38 +132,6 @@ pub fn fragment_totals() -> Vec<u8> {
     vec![FRAGMENT_TOTALS]
 }
 
-/// Key of the policy of a map's file.
-pub fn file_policy(map: MapId) -> Vec<u8> {
-    numbered(FILE_POLICY, &[map.0])
-}
-
-/// Decodes the map of such a key.
-pub fn parse_file_policy(key: &[u8]) -> Option<MapId> {
-    let rest: &[u8; 8] = key.strip_prefix(&[FILE_POLICY])?.try_into().ok()?;
-    Some(MapId(u64_be(rest)))
-}
-
-/// Bounds of all such keys.
-pub fn all_file_policies() -> (Vec<u8>, Vec<u8>) {
-    (vec![FILE_POLICY], vec![FILE_POLICY + 1])
-}
-
-/// Key of the record of a pending clone, by the map that takes.
-pub fn pending_clone(target: MapId) -> Vec<u8> {
-    numbered(PENDING_CLONE, &[target.0])
-}
-
-/// Decodes the map that takes.
-pub fn parse_pending_clone(key: &[u8]) -> Option<MapId> {
-    let rest: &[u8; 8] = key.strip_prefix(&[PENDING_CLONE])?.try_into().ok()?;
-    Some(MapId(u64_be(rest)))
-}
-
-/// Bounds of all pending clones' keys.
-pub fn all_pending_clones() -> (Vec<u8>, Vec<u8>) {
-    (vec![PENDING_CLONE], vec![PENDING_CLONE + 1])
-}
-
 /// Key of the mark of a leaf that a pending clone took out of order.
 pub fn taken_leaf(key: LeafKey) -> Vec<u8> {
     numbered(TAKEN_LEAF, &[key.map.0, key.leaf])
@@ -191,9 +139,7 @@ pub fn taken_leaf(key: LeafKey) -> Vec<u8> {
 
 /// Decodes such a mark's leaf.
 pub fn parse_taken_leaf(key: &[u8]) -> Option<LeafKey> {
-    let rest: &[u8; 16] = key.strip_prefix(&[TAKEN_LEAF])?.try_into().ok()?;
-    let (map, leaf) = rest.split_at(8);
-    Some(LeafKey { map: MapId(u64_be(map)), leaf: u64_be(leaf) })
+    parse_of_leaf(TAKEN_LEAF, key)
 }
 
 /// Bounds of all such marks.
@@ -207,6 +153,12 @@ fn numbered(kind: u8, numbers: &[u64]) -> Vec<u8> {
         key.extend_from_slice(&number.to_be_bytes());
     }
     key
+}
+
+fn parse_of_leaf(kind: u8, key: &[u8]) -> Option<LeafKey> {
+    let rest: &[u8; 16] = key.strip_prefix(&[kind])?.try_into().ok()?;
+    let (map, leaf) = rest.split_at(8);
+    Some(LeafKey { map: MapId(u64_be(map)), leaf: u64_be(leaf) })
 }
 
 fn u64_be(bytes: &[u8]) -> u64 {

@@ -165,14 +165,12 @@ impl OpWriter {
                 self.text(key);
             }
             Op::Store { pbn, tag, fingerprint } => {
-                self.bytes.push(if fingerprint.is_some() { STORE_FINGERPRINTED } else { STORE });
-                self.pbn(pbn, 1);
+                self.begin(if fingerprint.is_some() { STORE_FINGERPRINTED } else { STORE }, pbn, 1);
                 self.bytes.extend_from_slice(&tag.0.to_le_bytes());
                 self.bytes.extend_from_slice(fingerprint.as_ref().map_or(&[], |f| &f.0));
             }
             Op::Count { pbn, blocks, count } => {
-                self.bytes.push(COUNT);
-                self.pbn(pbn, blocks);
+                self.begin(COUNT, pbn, blocks);
                 varint::put(&mut self.bytes, blocks);
                 varint::put(&mut self.bytes, u64::from(count));
             }
@@ -182,41 +180,34 @@ impl OpWriter {
                 self.map_and_lbn(key.map, Lbn(key.leaf * LEAF_BLOCKS), LEAF_BLOCKS);
             }
             Op::Fingerprint { pbn, fingerprint } => {
-                self.bytes.push(FINGERPRINT);
-                self.pbn(pbn, 1);
+                self.begin(FINGERPRINT, pbn, 1);
                 self.bytes.extend_from_slice(&fingerprint.0);
             }
             Op::Flags { pbn, flags } => {
-                self.bytes.push(FLAGS);
-                self.pbn(pbn, 1);
+                self.begin(FLAGS, pbn, 1);
                 self.bytes.push(flags);
             }
             Op::Fragment { pbn, place, tag, fingerprint } => {
-                self.bytes.push(if fingerprint.is_some() { FRAGMENT_FINGERPRINTED } else { FRAGMENT });
-                self.pbn(pbn, 1);
+                self.begin(if fingerprint.is_some() { FRAGMENT_FINGERPRINTED } else { FRAGMENT }, pbn, 1);
                 self.bytes.extend_from_slice(&place.encode());
                 self.bytes.extend_from_slice(&tag.0.to_le_bytes());
                 self.bytes.extend_from_slice(fingerprint.as_ref().map_or(&[], |f| &f.0));
             }
             Op::Pack { pbn, blocks } => {
-                self.bytes.push(PACK);
-                self.pbn(pbn, blocks);
+                self.begin(PACK, pbn, blocks);
                 varint::put(&mut self.bytes, blocks);
             }
             Op::Place { pbn, place } => {
-                self.bytes.push(PLACE);
-                self.pbn(pbn, 1);
+                self.begin(PLACE, pbn, 1);
                 self.bytes.extend_from_slice(&place.encode());
             }
             Op::PackBytes { pbn, bytes } => {
-                self.bytes.push(PACK_BYTES);
-                self.pbn(pbn, 1);
+                self.begin(PACK_BYTES, pbn, 1);
                 varint::put(&mut self.bytes, bytes);
             }
             Op::Data { pbn, bytes } => {
                 assert_eq!(bytes.len(), BLOCK_BYTES, "data in the log is in whole blocks");
-                self.bytes.push(DATA);
-                self.pbn(pbn, 1);
+                self.begin(DATA, pbn, 1);
                 self.bytes.extend_from_slice(bytes);
             }
         }
@@ -241,6 +232,12 @@ impl OpWriter {
         debug_assert!(u32::try_from(text.len()).is_ok(), "a key or value of {} bytes", text.len());
         varint::put(&mut self.bytes, text.len() as u64);
         self.bytes.extend_from_slice(text);
+    }
+
+    /// Begins an operation on these blocks.
+    fn begin(&mut self, kind: u8, pbn: Pbn, blocks: u64) {
+        self.bytes.push(kind);
+        self.pbn(pbn, blocks);
     }
 
     fn pbn(&mut self, pbn: Pbn, blocks: u64) {
@@ -281,40 +278,23 @@ impl<'a> OpReader<'a> {
             PUT => Op::Put { key: self.text()?, value: self.text()? },
             DELETE => Op::Delete { key: self.text()? },
             STORE | STORE_FINGERPRINTED => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                let tag = Tag(self.number()?);
+                let (pbn, tag) = (self.block()?, Tag(self.number()?));
                 let fingerprint = if kind == STORE { None } else { Some(self.fingerprint()?) };
                 Op::Store { pbn, tag, fingerprint }
             }
             FRAGMENT | FRAGMENT_FINGERPRINTED => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                let place = self.place()?;
-                let tag = Tag(self.number()?);
+                let (pbn, place, tag) = (self.block()?, self.place()?, Tag(self.number()?));
                 let fingerprint = if kind == FRAGMENT { None } else { Some(self.fingerprint()?) };
                 Op::Fragment { pbn, place, tag, fingerprint }
             }
             PACK => {
-                let pbn = self.pbn()?;
-                let blocks = varint::take(&mut self.rest)?;
-                self.advance_pbn(pbn, blocks)?;
+                let (pbn, blocks) = self.blocks()?;
                 Op::Pack { pbn, blocks }
             }
-            PLACE => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                Op::Place { pbn, place: self.place()? }
-            }
-            PACK_BYTES => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                Op::PackBytes { pbn, bytes: varint::take(&mut self.rest)? }
-            }
+            PLACE => Op::Place { pbn: self.block()?, place: self.place()? },
+            PACK_BYTES => Op::PackBytes { pbn: self.block()?, bytes: varint::take(&mut self.rest)? },
             COUNT => {
-                let pbn = self.pbn()?;
-                let blocks = varint::take(&mut self.rest)?;
-                self.advance_pbn(pbn, blocks)?;
+                let (pbn, blocks) = self.blocks()?;
                 let count = u32::try_from(varint::take(&mut self.rest)?).ok()?;
                 Op::Count { pbn, blocks, count }
             }
@@ -324,21 +304,9 @@ impl<'a> OpReader<'a> {
                 self.before.lbn = lbn.0.checked_add(LEAF_BLOCKS)?;
                 Op::DropLeaf { key: LeafKey { map, leaf: lbn.0 / LEAF_BLOCKS } }
             }
-            FINGERPRINT => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                Op::Fingerprint { pbn, fingerprint: self.fingerprint()? }
-            }
-            DATA => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                Op::Data { pbn, bytes: varint::take_bytes(&mut self.rest, BLOCK_BYTES)? }
-            }
-            FLAGS => {
-                let pbn = self.pbn()?;
-                self.advance_pbn(pbn, 1)?;
-                Op::Flags { pbn, flags: varint::take_bytes(&mut self.rest, 1)?[0] }
-            }
+            FINGERPRINT => Op::Fingerprint { pbn: self.block()?, fingerprint: self.fingerprint()? },
+            DATA => Op::Data { pbn: self.block()?, bytes: varint::take_bytes(&mut self.rest, BLOCK_BYTES)? },
+            FLAGS => Op::Flags { pbn: self.block()?, flags: varint::take_bytes(&mut self.rest, 1)?[0] },
             _ => return None,
         })
     }
@@ -355,7 +323,7 @@ impl<'a> OpReader<'a> {
             MAP_RESERVED => Target::Reserved,
             _ => {
                 let pbn = self.pbn()?;
-                self.advance_pbn(pbn, blocks)?;
+                self.before.pbn = pbn.0.checked_add(blocks)?;
                 Target::Data(pbn)
             }
         };
@@ -386,9 +354,16 @@ impl<'a> OpReader<'a> {
         Some(Pbn(self.before.pbn.wrapping_add(varint::take_signed(&mut self.rest)? as u64)))
     }
 
-    fn advance_pbn(&mut self, pbn: Pbn, blocks: u64) -> Option<()> {
+    fn block(&mut self) -> Option<Pbn> {
+        let pbn = self.pbn()?;
+        self.before.pbn = pbn.0.checked_add(1)?;
+        Some(pbn)
+    }
+
+    fn blocks(&mut self) -> Option<(Pbn, u64)> {
+        let (pbn, blocks) = (self.pbn()?, varint::take(&mut self.rest)?);
         self.before.pbn = pbn.0.checked_add(blocks)?;
-        Some(())
+        Some((pbn, blocks))
     }
 
     fn map_and_lbn(&mut self) -> Option<(MapId, Lbn)> {

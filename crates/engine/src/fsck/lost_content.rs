@@ -5,7 +5,6 @@
 //! error. Writing them or removing the file works as with any damaged content, and a check names the file until then.
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::device::buffer::AlignedBuf;
 use crate::format::damage_records::BadRecord;
 use crate::format::extent_leaf::{Extent, LEAF_BLOCKS, Target};
@@ -65,7 +64,6 @@ impl Store {
             &self.volume.base,
             &self.volume.metadata,
             &self.volume.free_blocks,
-            &self.volume.change_room,
             &self.volume.lazy_clones,
             &self.volume.publisher,
         )
@@ -85,15 +83,14 @@ fn is_hole(extent: &Extent) -> bool {
 part! {
     /// Makes lost content of maps known as bad.
     pub struct LostContent {
-        base: maps, data, hasher;
-        metadata: Metadata, free_blocks: FreeBlocks, change_room: ChangeRoom, lazy_clones: LazyClones,
-        publisher: Publisher
+        base: data, hasher;
+        metadata: Metadata, free_blocks: FreeBlocks, lazy_clones: LazyClones, publisher: Publisher
     }
 }
 
 impl LostContent {
     fn lose_holes(&self, key: LeafKey, len: u16) -> Result<()> {
-        let _map = self.maps.lock(key.map).write();
+        let _map = self.metadata.lock_of(key.map).write();
         self.lazy_clones.own(key.map, [key.leaf])?;
         let mut edit = MapEdit::new(&self.metadata, key.map);
         let holes = edit.look(key, 0, len)?.into_iter().filter(is_hole).flat_map(|hole| hole.first..hole.end());
@@ -120,7 +117,7 @@ impl LostContent {
             bad: vec![(pbn, Some(BadRecord { replacement: None, tag }))],
             ..Plan::default()
         };
-        let _room = self.change_room.claim_log_room(GroupBytes::of_leaves(2));
+        let _room = self.publisher.room().claim_log_room(GroupBytes::of_leaves(2));
         if let Err(error) = self.publisher.apply_certain(plan) {
             self.free_blocks.give_back(&placed);
             return Err(error);

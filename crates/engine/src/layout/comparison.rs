@@ -64,7 +64,7 @@ struct Part {
 part! {
     /// Compares files.
     pub struct Comparer {
-        base: pins;
+        base: ;
         metadata: Metadata, referrer_search: ReferrerSearch
     }
 }
@@ -74,7 +74,7 @@ impl Comparer {
     pub fn compare(&self, newer: MapId, older: Option<MapId>, from: Lbn) -> Result<Compared> {
         // No block that is seen in one map is reused before it is seen in the other, so equal addresses mean equal
         // contents although neither map is locked.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let mut leaves = self.metadata.stored_leaves(newer, from.0 / LEAF_BLOCKS, PORTION_LEAVES + 1)?;
         let next = (leaves.len() > PORTION_LEAVES).then(|| leaves[PORTION_LEAVES] * LEAF_BLOCKS);
         leaves.truncate(PORTION_LEAVES);

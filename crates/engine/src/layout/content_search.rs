@@ -15,7 +15,7 @@ use crate::{BLOCK_BYTES, Pbn, Result, Tag};
 part! {
     /// Searches the hints and the block table.
     pub struct ContentSearch {
-        base: data, pins, hints, stats;
+        base: data, hints, stats;
         metadata: Metadata, block_reader: BlockReader
     }
 }
@@ -24,7 +24,7 @@ impl ContentSearch {
     /// See [`crate::Store::blocks_by_tag`].
     pub fn blocks_by_tag(&self, tags: &[Tag]) -> Vec<Option<Vec<u8>>> {
         // No block that is found is reused before it is read.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let places = self.places(tags);
         let mut blocks = Vec::with_capacity(tags.len());
         while let Some(&place) = places.get(blocks.len()) {
@@ -47,7 +47,7 @@ impl ContentSearch {
         self.block_reader.read_run(first, &mut bytes).map(|()| bytes)
     }
 
-    /// A block for each tag, as far as one is found: by a hint, or beside the block of the tag before or behind it,
+    /// A block for each tag, as far as one is found: by a hint, or beside the block of the tag before or after it,
     /// because hints may name only one content in many.
     fn places(&self, tags: &[Tag]) -> Vec<Option<Pbn>> {
         let mut sorted = tags.to_vec();

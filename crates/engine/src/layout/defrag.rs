@@ -65,7 +65,7 @@ impl Defragmenter {
     /// See [`crate::Store::defrag`].
     pub fn defrag(&self, map: MapId, options: &DefragOptions) -> Result<DefragOutcome> {
         if !options.dry_run {
-            self.health.usable()?;
+            self.publisher.usable()?;
         }
         let window = options.window.map_or(WINDOW_LEAVES, |blocks| (blocks.0 / LEAF_BLOCKS).max(1) as usize);
         let (mut runs, next) = self.window_of(map, options.from, window.min(WINDOW_LEAVES))?;
@@ -155,7 +155,7 @@ impl Defragmenter {
     fn add_runs(&self, map: MapId, from: Lbn, until: Lbn, laid: &mut LaidOut) -> Result<(usize, Option<Lbn>)> {
         let mut extents: Vec<(Lbn, Pbn, u64)> = Vec::new();
         let result = {
-            let _map = self.maps.lock(map).read();
+            let _map = self.metadata.lock_of(map).read();
             self.metadata.attached(map)?;
             self.each_extent(map, from, until, &mut |lbn, pbn, blocks| extents.push((lbn, pbn, blocks)))
         };

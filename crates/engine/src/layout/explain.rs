@@ -38,7 +38,7 @@ struct Seen {
 part! {
     /// Explains where the blocks of a file are, and why they are shared or not.
     pub struct Explainer {
-        base: policy, pins, maps, state, backlog, worker, hints, stats;
+        base: policy, state, backlog, worker, hints, stats;
         metadata: Metadata, file_policies: FilePolicies, extender: Extender, referrer_search: ReferrerSearch
     }
 }
@@ -69,7 +69,7 @@ impl Explainer {
     /// The runs of a portion, judged with this shortest run, and where the next one begins.
     fn explain_with(&self, map: MapId, from: Lbn, run_blocks_min: u32) -> Result<(Vec<ExplainedRun>, Option<u64>)> {
         // No visited block is reused meanwhile, so each holds the content that the table names.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let seen = self.look_at_map(map, from, u64::from(run_blocks_min).div_ceil(LEAF_BLOCKS))?;
         let said = self.explain_blocks(map, &seen.blocks, run_blocks_min)?;
         let inside = |lbn: &Lbn| (from..seen.end).contains(lbn);
@@ -92,7 +92,7 @@ impl Explainer {
 
     /// The targets in a portion and in the `margin` leaves on either side, at one moment.
     fn look_at_map(&self, map: MapId, from: Lbn, margin: u64) -> Result<Seen> {
-        let _map = self.maps.lock(map).read();
+        let _map = self.metadata.lock_of(map).read();
         if self.state.lock().is_detached(map) {
             return Err(Error::MapDetached);
         }

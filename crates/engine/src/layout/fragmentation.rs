@@ -42,7 +42,7 @@ impl OpenRun {
 /// A part of a file that lies in one piece.
 struct Piece {
     part: Referrer,
-    /// Its first byte in the data area and the one behind it, if it is one of fragments.
+    /// Its first byte in the data area and the one after it, if it is one of fragments.
     place: Option<(u64, u64)>,
 }
 
@@ -132,7 +132,7 @@ impl ReferrerSearch {
     /// See [`crate::Store::layout`].
     pub fn layout(&self, from: LayoutCursor) -> Result<LayoutPortion> {
         // So a block's table entry is about the content that a map had there.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let mut parts = Vec::new();
         let at = from.at.unwrap_or(MapCursor { map: 0, leaf: 0 });
         let at = LeafKey { map: MapId(at.map), leaf: at.leaf };

@@ -93,7 +93,7 @@ impl References {
 part! {
     /// Searches all maps for the places that refer to blocks.
     pub struct ReferrerSearch {
-        pub(super) base: state, maps, pins;
+        pub(super) base: state;
         metadata: Metadata
     }
 }
@@ -143,7 +143,7 @@ impl ReferrerSearch {
         let (keys, next) = self.metadata.leaves_from(from, limit)?;
         for key in keys {
             let leaf = {
-                let _map = self.maps.lock(key.map).read();
+                let _map = self.metadata.lock_of(key.map).read();
                 if self.state.lock().is_detached(key.map) {
                     continue;
                 }

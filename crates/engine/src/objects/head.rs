@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// the lock and writing its record.
 const WITHOUT_RECORD: Duration = Duration::from_secs(30);
 
-/// What is watched: the holder's address, and epoch and renewals in its record.
+/// The state that is watched: the holder's address, and epoch and renewals in its record.
 type Watched = (String, u64, u64);
 
 /// The holder of the objects, as one look finds it.
@@ -206,16 +206,8 @@ mod tests {
 
     /// The log's device, as the next head opens it.
     fn next_head(objects: &MemoryObjects) -> (u64, ObjectDevice) {
-        let record = HeadRecord {
-            volume_id: [1; 16],
-            epoch: 0,
-            renewals: 0,
-            lease_millis: 5000,
-            is_released: false,
-            address: String::new(),
-            owner: String::new(),
-        };
-        let epoch = begin(objects, record, &ObjectDevice::objects_of("log", &HEADER)).unwrap().epoch;
+        let names = ObjectDevice::objects_of("log", &HEADER);
+        let epoch = begin(objects, HeadRecord::unbegun(), &names).unwrap().epoch;
         let shared: Arc<dyn Objects> = Arc::new(objects.clone());
         let room = Arc::new(ObjectRoom::of(shared.clone()));
         (epoch, ObjectDevice::guarded(shared, "log", HEADER, room, Some(Epoch(epoch))))

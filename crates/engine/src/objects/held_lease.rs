@@ -249,17 +249,7 @@ mod tests {
     }
 
     fn head(objects: &MemoryObjects) -> HeadRecord {
-        let (address, owner) = (String::new(), String::new());
-        let record = HeadRecord {
-            volume_id: [1; 16],
-            epoch: 0,
-            renewals: 0,
-            lease_millis: 5000,
-            is_released: false,
-            address,
-            owner,
-        };
-        head::begin(objects, record, &[]).unwrap()
+        head::begin(objects, HeadRecord::unbegun(), &[]).unwrap()
     }
 
     fn renewer(objects: &MemoryObjects, record: HeadRecord) -> Renewer {

@@ -1,10 +1,11 @@
-//! How much can still be written: bounded by the data area, by promises to fallocate, and by the host. A region's
-//! bitmap is built when the region is first used: from the block table, from the current group, and from freed blocks
-//! that may not be reused yet.
+//! Allocates blocks, as far as the data area, promises to fallocate and the host leave room. A region's bitmap is built
+//! when the region is first used: from the block table, from the current group, and from freed blocks that may not be
+//! reused yet.
 
 use crate::base::part;
 use crate::format::fragment::FIRST_PAGE;
 use crate::format::page::{PAGE_ENTRIES, Page, pbns_of};
+use crate::place::write_out::BlockWriter;
 use crate::space::allocator::{REGION_BLOCKS, REGION_PAGES, Run, blocks_in};
 use crate::space::bitmap::Bitmap;
 use crate::state::loading::Metadata;
@@ -53,10 +54,10 @@ impl Drop for RoomClaim<'_> {
 }
 
 part! {
-    /// Claims, allocates and gives back the blocks of the data area.
+    /// Claims, allocates, writes and gives back the blocks of the data area.
     pub struct FreeBlocks {
         pub(super) base: state, space, data, stats, stored;
-        metadata: Metadata
+        metadata: Metadata, block_writer: BlockWriter
     }
 }
 
@@ -82,6 +83,11 @@ impl FreeBlocks {
                 return Err(error);
             }
         }
+    }
+
+    /// Writes the next blocks to a run that was allocated.
+    pub fn write_run<'a>(&self, run: Run, blocks: &mut impl Iterator<Item = &'a [u8]>) -> Result<()> {
+        self.block_writer.write_run(run, blocks)
     }
 
     /// Whether maps may name fragments.

@@ -71,7 +71,7 @@ impl Reader {
         if others == 0 {
             return;
         }
-        let mut buffer = self.data.take_buffer(there.len() * BLOCK_BYTES);
+        let mut buffer = self.data_reader.take_buffer(there.len() * BLOCK_BYTES);
         if !self.read_region(&there, &mut buffer) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use crate::base::part;
 use crate::format::page::Entry;
-use crate::{Pbn, Tag};
+use crate::{Error, Pbn, Tag};
 
 part! {
     /// Takes the reports of reads and writes that noticed damage, and wakes the worker to handle them.
@@ -18,6 +18,11 @@ impl DamageReports {
         if self.damage.suspect(pbn) {
             self.signals.wake_worker();
         }
+    }
+
+    /// Notes that background work leaves out a part of the volume because of this damage.
+    pub fn pass_over(&self, error: &Error) {
+        self.damage.pass_over(error);
     }
 
     /// Whether these bytes are the content of a block with this entry. If not, the block is noted.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::base::part;
 use crate::device::Io;
+use crate::device::buffer::PooledBuf;
 use crate::format::fragment::is_fragment;
 use crate::policy::effective::FilePolicies;
 use crate::read::fragments::{FragmentReader, PlannedRead};
@@ -20,6 +21,11 @@ part! {
 }
 
 impl DataReader {
+    /// A buffer of this many bytes to read to.
+    pub fn take_buffer(&self, bytes: usize) -> PooledBuf {
+        self.data.take_buffer(bytes)
+    }
+
     /// Reads blocks from the device as they are. A fragment is expanded.
     pub fn read_device(&self, pbn: Pbn, bytes: &mut [u8]) -> Result<()> {
         let mut span = [Part { pbn, bytes }];

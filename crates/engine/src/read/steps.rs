@@ -18,7 +18,7 @@ pub fn holds_blocks(bytes: &[u8]) -> bool {
 part! {
     /// Reads the content of maps. It can neither allocate nor publish.
     pub struct Reader {
-        pub(super) base: maps, pins, data, staging, read_cache, policy, hasher, stats, damage;
+        pub(super) base: staging, read_cache, policy, hasher, stats, damage;
         metadata: Metadata, data_reader: DataReader, block_reader: BlockReader
     }
 }
@@ -29,7 +29,7 @@ impl Reader {
         let block = BLOCK_BYTES as u64;
         let first = at / block;
         let blocks = (at + len as u64).div_ceil(block) - first;
-        let mut buffer = self.data.take_buffer(blocks as usize * BLOCK_BYTES);
+        let mut buffer = self.data_reader.take_buffer(blocks as usize * BLOCK_BYTES);
         self.read_blocks(map, Lbn(first), &mut buffer)?;
         Ok(ReadBuf::new(buffer, (at % block) as usize, len))
     }
@@ -39,9 +39,9 @@ impl Reader {
         assert!(holds_blocks(bytes), "{} bytes at {:p} are not whole, aligned blocks", bytes.len(), bytes.as_ptr());
         let blocks = (bytes.len() / BLOCK_BYTES) as u64;
         self.stats.timed(Stage::Read, blocks, || {
-            let _pin = self.pins.pin();
+            let _pin = self.metadata.pin();
             let (runs, is_small) = {
-                let _map = self.maps.lock(map).read();
+                let _map = self.metadata.lock_of(map).read();
                 self.metadata.attached(map)?;
                 (self.runs_of(map, first, blocks)?, self.is_small_and_whole(map, first, blocks)?)
             };

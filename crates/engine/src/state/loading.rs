@@ -13,8 +13,9 @@ use crate::format::fragment_totals::FragmentTotals;
 use crate::format::keys::{self, LeafKey};
 use crate::format::page::{Entry, PAGE_ENTRIES, Page, page_of};
 use crate::known_damage::found_places::Found;
+use crate::space::pins::Pin;
 use crate::state::table::LoadedPages;
-use crate::sync::reading_again;
+use crate::sync::{RwLock, reading_again};
 use crate::{MapId, Pbn, Result};
 
 /// Pages that are loaded and kept at a time.
@@ -37,11 +38,21 @@ pub struct MissingPages {
 part! {
     /// The newest maps, records and entries of the block table: in memory, or on disk.
     pub struct Metadata {
-        pub(super) base: state, stored, damage, foreground
+        pub(super) base: state, stored, damage, foreground, maps, pins
     }
 }
 
 impl Metadata {
+    /// Keeps every block that is reachable now from being reused. Take it before looking at a map.
+    pub fn pin(&self) -> Pin {
+        self.pins.pin()
+    }
+
+    /// The lock of a map.
+    pub fn lock_of(&self, map: MapId) -> &RwLock<()> {
+        self.maps.lock(map)
+    }
+
     /// The leaf of a map. It cannot change while the caller holds the map's lock. Without that lock, the result is the
     /// leaf at some moment of the call. A pending clone reads the leaves that it lacks in its source. Memory keeps them
     /// as the source's alone.
@@ -111,7 +122,7 @@ impl Metadata {
     }
 
     /// Reads those of these pages of fragments that memory lacks, which come in ascending order, with their groups: a
-    /// reader of a file wants the pages behind them next. What cannot be read is left to the work that needs it.
+    /// reader of a file wants the pages after them next. A page that cannot be read is left to the work that needs it.
     pub fn bring_fragment_pages(&self, numbers: Vec<u64>) {
         let MissingPages { numbers, generation, .. } = self.missing_pages(numbers);
         let Some(end) = (!numbers.is_empty()).then(|| self.stored.fragment_pages_end()) else { return };

@@ -86,7 +86,8 @@ macro_rules! volume {
 
 volume! {
     metadata = Metadata();
-    free_blocks = FreeBlocks(metadata);
+    block_writer = BlockWriter();
+    free_blocks = FreeBlocks(metadata, block_writer);
     file_policies = FilePolicies(metadata);
     hint_levels = HintLevels(metadata);
     damage_reports = DamageReports();
@@ -97,52 +98,48 @@ volume! {
     replica_reader = ReplicaReader(metadata, data_reader);
     block_reader = BlockReader(metadata, data_reader, replica_reader, damage_reports);
     reader = Reader(metadata, data_reader, block_reader);
-    block_writer = BlockWriter();
     groups = GroupCommitter(block_writer, change_room);
     commits = Commits(metadata, groups, block_writer, change_room);
-    publisher = Publisher(metadata, hint_levels, commits, file_policies, damage_reports, backlog_notes);
-    lazy_clones = LazyClones(metadata, change_room, publisher);
+    publisher = Publisher(metadata, hint_levels, change_room, commits, file_policies, damage_reports, backlog_notes);
+    lazy_clones = LazyClones(metadata, publisher);
     extender = Extender(metadata);
     remap_confirmer = RemapConfirmer(block_reader, damage_reports);
-    remapper = Remapper(metadata, change_room, lazy_clones, publisher, backlog_notes, hint_levels);
+    remapper = Remapper(metadata, lazy_clones, publisher, backlog_notes, hint_levels);
     admission = Admission();
     in_line_compressor = InLineCompressor(file_policies);
     under_way = UnderWay(hint_levels);
     placer = Placer(free_blocks, block_writer, under_way);
     decider = Decider(metadata, file_policies, backlog_notes, extender);
     batch_confirmer = BatchConfirmer(metadata, placer, block_reader, damage_reports);
-    batch_publisher = BatchPublisher(metadata, free_blocks, block_writer, placer, change_room, lazy_clones,
-        publisher);
+    batch_publisher = BatchPublisher(metadata, free_blocks, block_writer, placer, lazy_clones, publisher);
     open_run_sharer = OpenRunSharer(metadata, remap_confirmer, remapper);
     partial_blocks = PartialBlocks(metadata, free_blocks, reader);
     writer = Writer(metadata, file_policies, lazy_clones, backlog_notes, partial_blocks, admission, decider,
         batch_confirmer, in_line_compressor, placer, batch_publisher, open_run_sharer, under_way);
     range_parts = RangeParts(metadata, free_blocks, lazy_clones);
-    range_changes = RangeChanges(metadata, free_blocks, file_policies, change_room, publisher, block_writer,
-        partial_blocks, range_parts);
+    range_changes = RangeChanges(metadata, free_blocks, file_policies, publisher, block_writer, partial_blocks,
+        range_parts);
     referrer_search = ReferrerSearch(metadata);
     comparer = Comparer(metadata, referrer_search);
     content_search = ContentSearch(metadata, block_reader);
     explainer = Explainer(metadata, file_policies, extender, referrer_search);
-    defragmenter = Defragmenter(metadata, file_policies, free_blocks, block_writer, data_reader,
-        damage_reports, change_room, lazy_clones, publisher);
+    defragmenter = Defragmenter(metadata, file_policies, free_blocks, data_reader, damage_reports, lazy_clones,
+        publisher);
     affected_files = AffectedFiles(metadata, remapper, referrer_search);
-    replicas = Replicas(metadata, replica_reader, free_blocks, block_writer, change_room, publisher);
-    repairs = Repairs(metadata, data_reader, free_blocks, block_writer, change_room, publisher, hint_levels,
-        commits, groups, replicas);
-    scrubber = Scrubber(metadata, data_reader, change_room, publisher, repairs, replicas, affected_files);
-    reclaimer = Reclaimer(metadata, change_room, lazy_clones, publisher);
-    device_probe = DeviceProbe(metadata, free_blocks, data_reader, change_room, publisher);
+    replicas = Replicas(metadata, replica_reader, free_blocks, publisher);
+    repairs = Repairs(metadata, data_reader, free_blocks, publisher, hint_levels, commits, groups, replicas);
+    scrubber = Scrubber(metadata, data_reader, publisher, repairs, replicas, affected_files);
+    reclaimer = Reclaimer(metadata, lazy_clones, publisher);
+    device_probe = DeviceProbe(metadata, free_blocks, data_reader, publisher);
     worklist = Worklist(metadata, file_policies, hint_levels);
     revisits = Revisits(metadata, file_policies, hint_levels, extender, remapper, remap_confirmer, worklist);
     file_ranker = FileRanker(change_room);
-    block_compressor = BlockCompressor(metadata, free_blocks, block_writer, data_reader, damage_reports,
-        change_room, lazy_clones, publisher, worklist, file_policies);
+    block_compressor = BlockCompressor(metadata, free_blocks, data_reader, damage_reports, lazy_clones, publisher,
+        worklist, file_policies);
     sparse_packs = SparsePacks(metadata);
     pack_reader = PackReader(metadata, damage_reports);
-    repacker = Repacker(free_blocks, block_writer, change_room, publisher, sparse_packs, pack_reader);
-    block_expander = BlockExpander(metadata, free_blocks, block_writer, data_reader, damage_reports, change_room,
-        lazy_clones, publisher);
+    repacker = Repacker(free_blocks, publisher, sparse_packs, pack_reader);
+    block_expander = BlockExpander(metadata, free_blocks, data_reader, damage_reports, lazy_clones, publisher);
     converter = Converter(file_policies, change_room, worklist, block_compressor, block_expander);
     lost_places = LostPlaces(metadata);
     fragment_finder = FragmentFinder(lost_places);

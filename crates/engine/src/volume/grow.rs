@@ -33,9 +33,7 @@ impl Volume {
         if !has_fragments {
             self.base.hints.grow_disk_level(data);
         }
-        let room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.publisher.apply_certain(Plan { grow_to: Some(data), ..Plan::default() })?;
-        drop(room);
+        self.publisher.claim_and_apply(GroupBytes::SMALL, Plan { grow_to: Some(data), ..Plan::default() })?;
         self.commits.commit()?;
         self.base.space.grow(data);
         self.work_loop.follow_data(data)

@@ -19,14 +19,12 @@ use oncefs_compress::Compressor;
 use oncefs_dedup::{Compress, Rank};
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::LeafKey;
 use crate::format::page::{COPIED, Entry, INCOMPRESSIBLE};
 use crate::place::free_blocks::FreeBlocks;
-use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
@@ -63,7 +61,7 @@ struct Pass {
     is_cold_round: bool,
     /// How many blocks had been placed when it began.
     placed_before: u64,
-    /// What `PolicyFacts::compression_allowed` was when it began.
+    /// `PolicyFacts::compression_allowed` when it began.
     allowed_before: u64,
     moved: Moved,
     /// Shared blocks of files that are not compressed, which the pass has met.
@@ -91,10 +89,9 @@ struct Candidate {
 part! {
     /// Compresses blocks of files.
     pub struct BlockCompressor {
-        base: policy, health, tuning, data, pins, staging, hasher, stats;
-        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, data_reader: DataReader,
-        damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
-        worklist: Worklist, file_policies: FilePolicies
+        base: policy, tuning, staging, hasher, stats;
+        metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, damage_reports: DamageReports,
+        lazy_clones: LazyClones, publisher: Publisher, worklist: Worklist, file_policies: FilePolicies
     } own {
         /// None while a turn has it.
         pass: Mutex<Option<Pass>> = Mutex::new(LockRank::Leaf, Some(Pass::new(0, 0)))
@@ -108,7 +105,7 @@ impl BlockCompressor {
         if self.tuning.with(|settings| settings.compress) == Compress::Off {
             return Ok(None);
         }
-        self.health.usable()?;
+        self.publisher.usable()?;
         let Some(mut pass) = self.pass.lock().take() else { return Ok(None) };
         let looked_at = self.advance(&mut pass, blocks_max.clamp(1, BATCH_BLOCKS_MAX));
         *self.pass.lock() = Some(pass);
@@ -116,7 +113,7 @@ impl BlockCompressor {
     }
 
     /// Compresses the blocks at these places because an administrator asks for it, whatever their files' policies are.
-    /// What the worker's pass remembers of shared blocks holds for them too, so this waits for its turn to end.
+    /// The worker's pass remembers shared blocks, and this needs them too, so it waits for the worker's turn to end.
     pub fn compress_asked(&self, places: &[Place]) -> Result<()> {
         let mut pass = loop {
             match self.pass.lock().take() {
@@ -143,7 +140,7 @@ impl BlockCompressor {
         let cold_first = self.tuning.with(|settings| settings.compress == Compress::Auto && settings.ranks_files());
         let only_cold = pass.is_cold_round && cold_first;
         let is_wanted = |map: MapId| !only_cold || self.file_policies.file_policy(map).rank == Rank::Cold;
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let (mut places, mut next) = (Vec::new(), Some(from));
         for _ in 0..PORTIONS_MAX {
             let Some(from) = next.filter(|_| (places.len() as u64) < blocks_max) else { break };
@@ -161,9 +158,9 @@ impl BlockCompressor {
     /// Compresses the wanted blocks at these places, as far as it pays.
     fn compress_places(&self, places: &[Place], wanted: &HashSet<Pbn>, pass: &mut Pass) -> Result<()> {
         // From here on no visited block is reused, so each holds the content that the table names.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let candidates = self.candidates(places, wanted, pass);
-        let mut bytes = self.data.take_buffer(candidates.len() * BLOCK_BYTES);
+        let mut bytes = self.data_reader.take_buffer(candidates.len() * BLOCK_BYTES);
         let sound = self.read(&candidates, &mut bytes);
         let mut batch = self.compressed(&candidates, &sound, &bytes);
         self.mark_incompressible(&batch.kept)?;
@@ -251,9 +248,8 @@ impl BlockCompressor {
             flags: kept.iter().map(|(pbn, _)| FlagChange::set(*pbn, INCOMPRESSIBLE)).collect(),
             ..Plan::default()
         };
-        let _room = self.change_room.claim_log_room(GroupBytes::of_blocks(kept.len() as u64));
         // If one of them was freed meanwhile, the next pass marks the others.
-        self.publisher.publish_plan(plan).map(drop)
+        self.publisher.claim_and_publish(GroupBytes::of_blocks(kept.len() as u64), plan).map(drop)
     }
 
     /// Gives fragments numbers, and packs places, and writes the packs.
@@ -266,7 +262,7 @@ impl BlockCompressor {
             let Some(run) = self.free_blocks.allocate_contiguous(pack.blocks(), left_min)? else { continue };
             pack.run = Some(run);
             let bytes = pack.sealed(self.free_blocks.pack_order(), &self.hasher);
-            self.block_writer.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))?;
+            self.free_blocks.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))?;
         }
         Ok(())
     }
@@ -278,7 +274,7 @@ impl BlockCompressor {
         }
         let leaf = places[0].1.0 / LEAF_BLOCKS;
         let _map = self.lazy_clones.lock_to_change(map, std::iter::once(leaf))?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(places.len() as u64));
+        let _room = self.publisher.room().claim_log_room(GroupBytes::of_fragments(places.len() as u64));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
         let mut stores: Vec<StoredFragment> = Vec::new();
@@ -377,9 +373,9 @@ mod tests {
         compressor.worklist.add_leaves_from(FIRST_LEAF, 64, |_| true, &mut places).unwrap();
         let (first, second) = places.split_at(2);
         let mut pass = Pass::new(0, 0);
-        let pin = compressor.pins.pin();
+        let pin = compressor.metadata.pin();
         let candidates = compressor.candidates(&places, &compressor.wanted(&places), &mut pass);
-        let mut bytes = compressor.data.take_buffer(candidates.len() * BLOCK_BYTES);
+        let mut bytes = compressor.data_reader.take_buffer(candidates.len() * BLOCK_BYTES);
         let sound = compressor.read(&candidates, &mut bytes);
         let mut batch = compressor.compressed(&candidates, &sound, &bytes);
         compressor.write(&mut batch).unwrap();

@@ -24,7 +24,7 @@ const PORTION_BLOCKS: u64 = 1_024;
 part! {
     /// Compresses and expands on request.
     pub struct Converter {
-        base: health, tuning, stored;
+        base: tuning, stored;
         file_policies: FilePolicies, change_room: ChangeRoom, worklist: Worklist, compressor: BlockCompressor,
         expander: BlockExpander
     } own {
@@ -67,7 +67,7 @@ impl Converter {
         from: MapCursor,
         blocks_max: u64,
     ) -> Result<Converted> {
-        self.health.usable()?;
+        self.change_room.usable()?;
         self.change_room.wait_for_background_room();
         let first = LeafKey { map: only.unwrap_or(MapId(from.map)), leaf: from.leaf };
         let (mut places, mut next) = (Vec::new(), Some(first));

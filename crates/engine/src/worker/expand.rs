@@ -1,5 +1,5 @@
-//! The way back from compression (`oncefs expand`): fragments become blocks again. It is a remap to a larger copy: a
-//! new block with the same content, the file's place gets it, and the fragment is released.
+//! The way back from compression (`oncefs expand`): fragments become blocks again. It is a remap to a larger copy: the
+//! file's place gets a new block with the same content, and the fragment is released.
 //!
 //! A batch is read, compared with the table, written to free blocks in the order of the files, and published leaf by
 //! leaf. A crash before a publication is durable leaves its fragments in their places and the blocks free; a crash
@@ -13,13 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use hashbrown::{HashMap, HashSet};
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
 use crate::place::free_blocks::{Claim, FreeBlocks};
-use crate::place::write_out::BlockWriter;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
 use crate::read::parts::{cut_spans, runs_into};
@@ -65,20 +63,20 @@ struct NewBlock {
 part! {
     /// Expands fragments of files.
     pub struct BlockExpander {
-        base: health, data, pins, hasher, stats, policy;
-        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, data_reader: DataReader,
-        damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
+        base: hasher, stats, policy;
+        metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, damage_reports: DamageReports,
+        lazy_clones: LazyClones, publisher: Publisher
     }
 }
 
 impl BlockExpander {
     /// Expands the fragments at these places, and counts them.
     pub fn expand_places(&self, places: &[Place], moved: &mut Moved, done: &mut Converted) -> Result<()> {
-        self.health.usable()?;
+        self.publisher.usable()?;
         // From here on no visited fragment is reused, so each has the content that the table names.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let candidates = self.candidates(places, moved, done);
-        let mut bytes = self.data.take_buffer(candidates.len() * BLOCK_BYTES);
+        let mut bytes = self.data_reader.take_buffer(candidates.len() * BLOCK_BYTES);
         self.data_reader.read_or_clear(&mut cut_spans(&mut runs_into(&candidates, &mut bytes)));
         let mut batch = self.batch_of(places, &candidates, &bytes, moved, done);
         if !self.allocate(&mut batch)? {
@@ -196,7 +194,7 @@ impl BlockExpander {
     fn write(&self, batch: &Batch, bytes: &[u8]) -> Result<()> {
         let at = |number: &Pbn| batch.blocks[number].at * BLOCK_BYTES;
         let mut contents = batch.order.iter().map(|number| &bytes[at(number)..at(number) + BLOCK_BYTES]);
-        batch.runs.iter().try_for_each(|run| self.block_writer.write_run(*run, &mut contents))
+        batch.runs.iter().try_for_each(|run| self.free_blocks.write_run(*run, &mut contents))
     }
 
     /// Moves the places of one leaf to blocks.
@@ -213,7 +211,7 @@ impl BlockExpander {
         }
         let leaf = places[0].1.0 / LEAF_BLOCKS;
         let _map = self.lazy_clones.lock_to_change(map, std::iter::once(leaf))?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(places.len() as u64));
+        let _room = self.publisher.room().claim_log_room(GroupBytes::of_fragments(places.len() as u64));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
         let (mut stores, mut increfs) = (Vec::new(), Vec::new());

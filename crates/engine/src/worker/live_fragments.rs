@@ -35,7 +35,7 @@ type Places = Vec<(Listed, FragmentPlace)>;
 part! {
     /// Reads packs.
     pub struct PackReader {
-        base: damage, data, hasher, stats;
+        base: data, hasher, stats;
         metadata: Metadata, damage_reports: DamageReports
     }
 }
@@ -134,7 +134,7 @@ impl PackReader {
             holders.iter().copied().find(|pbn| pages.is_damaged(*pbn) || pages.entry(*pbn).is_none())
         });
         if let Some(pbn) = unknown {
-            self.damage.pass_over(&damaged_entry(pbn));
+            self.damage_reports.pass_over(&damaged_entry(pbn));
         }
         unknown.is_none()
     }

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use oncefs_toolbox::Random;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::device_record::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
@@ -40,9 +39,8 @@ const ROUND: Duration = Duration::from_millis(25);
 part! {
     /// Measures what scattered reads cost.
     pub struct DeviceProbe {
-        base: policy, tuning, worker, pins, foreground, data;
-        metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, change_room: ChangeRoom,
-        publisher: Publisher
+        base: policy, tuning, worker, foreground;
+        metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, publisher: Publisher
     }
 }
 
@@ -73,13 +71,13 @@ impl DeviceProbe {
     /// Makes the reads. False: a program made a request.
     fn probe(&self) -> Result<bool> {
         // Keeps the blocks from being reused while they are read.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let mut random = Random::new(self.foreground.now().as_nanos() as u64);
         let (apart, large) = self.places(&mut random);
         if apart.len() < PIECES_FIRST || large.is_empty() {
             return Ok(true);
         }
-        let mut buffer = self.data.take_buffer(LARGE_BLOCKS as usize * BLOCK_BYTES);
+        let mut buffer = self.data_reader.take_buffer(LARGE_BLOCKS as usize * BLOCK_BYTES);
         let began = Instant::now();
         for first in large.iter().cycle().take_while(|_| began.elapsed() < TIME) {
             if self.foreground.calls() {
@@ -94,7 +92,7 @@ impl DeviceProbe {
             }
             let from = random.below((apart.len() - pieces + 1) as u64) as usize;
             let round = Instant::now();
-            let mut blocks = self.data.take_buffer(pieces * BLOCK_BYTES);
+            let mut blocks = self.data_reader.take_buffer(pieces * BLOCK_BYTES);
             self.data_reader.read_blocks_apart(&apart[from..from + pieces], &mut blocks)?;
             let took = round.elapsed();
             pieces = if took < ROUND { (2 * pieces).min(apart.len()) } else { pieces };
@@ -143,8 +141,7 @@ impl DeviceProbe {
         }
         let mut plan = Plan::default();
         plan.change.put(keys::device(), DeviceRecord { piece_cost }.encode());
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
-        self.publisher.apply_certain(plan)?;
+        self.publisher.claim_and_apply(GroupBytes::SMALL, plan)?;
         self.policy.device_reads().note_saved(piece_cost);
         Ok(())
     }

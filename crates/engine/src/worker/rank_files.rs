@@ -8,7 +8,7 @@ use crate::commit::change_room::ChangeRoom;
 part! {
     /// Gives the ranker its turns.
     pub struct FileRanker {
-        base: foreground, health, signals, space, worker;
+        base: foreground, signals, space, worker;
         change_room: ChangeRoom
     }
 }
@@ -19,7 +19,7 @@ impl FileRanker {
     pub fn rank(&self) -> Result<Option<u64>> {
         let may_work = !self.signals.is_stopped() && !self.space.is_host_short();
         let Some(turn) = self.worker.rank_turn().filter(|_| may_work) else { return Ok(None) };
-        self.health.usable()?;
+        self.change_room.usable()?;
         self.change_room.wait_for_background_room();
         self.foreground.aside(turn)
     }

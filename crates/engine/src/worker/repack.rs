@@ -13,13 +13,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use hashbrown::HashSet;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::fragment::{FragmentPlace, PACK_BLOCKS_MAX};
 use crate::format::fragment_totals::FragmentTotals;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::pack_directory::directory_bytes;
 use crate::place::free_blocks::FreeBlocks;
-use crate::place::write_out::BlockWriter;
 use crate::state::published::{MovedFragment, Plan};
 use crate::sync::{LockRank, Mutex};
 use crate::worker::live_fragments::{LiveFragment, PackReader};
@@ -55,7 +53,7 @@ struct Pass {
     packed_before: Option<u64>,
 }
 
-/// What a turn could do.
+/// The result of a turn.
 #[derive(PartialEq, Eq)]
 enum Turn {
     /// It moved this many bytes of fragments.
@@ -67,9 +65,8 @@ enum Turn {
 part! {
     /// Packs fragments anew.
     pub struct Repacker {
-        base: damage, health, pins, state, hasher, stats;
-        free_blocks: FreeBlocks, block_writer: BlockWriter, change_room: ChangeRoom, publisher: Publisher,
-        sparse_packs: SparsePacks, pack_reader: PackReader
+        base: damage, pins, state, hasher, stats;
+        free_blocks: FreeBlocks, publisher: Publisher, sparse_packs: SparsePacks, pack_reader: PackReader
     } own {
         /// None while a turn has it.
         pass: Mutex<Option<Pass>> = Mutex::new(LockRank::Leaf, Some(Pass::default()))
@@ -80,7 +77,7 @@ impl Repacker {
     /// One turn: moves fragments of about `blocks_max` blocks. Returns how many blocks it wrote. None: gaps are small,
     /// nothing was freed since the last pass, or the budget of writes or the free space is used up for now.
     pub fn repack_some(&self, blocks_max: u64) -> Result<Option<u64>> {
-        self.health.usable()?;
+        self.publisher.usable()?;
         let Some(mut pass) = self.pass.lock().take() else { return Ok(None) };
         let written = self.advance(&mut pass, blocks_max);
         *self.pass.lock() = Some(pass);
@@ -104,12 +101,12 @@ impl Repacker {
             return Ok(None);
         }
         let bytes_max = blocks_max.saturating_mul(BLOCK_BYTES as u64).clamp(TURN_BYTES_MIN, TURN_BYTES_MAX).min(left);
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let from = pass.next.unwrap_or_default();
         let (packs, next) = self.sparse_packs.find(from, PERCENT_NEEDED[pass.level], bytes_max)?;
         // From here on no block of these packs is reused, so each holds what its directory says.
         let pin = self.pins.pin();
-        // Even what fails is behind the pass, so that it does not try the same packs for ever.
+        // The pass moves on even after a failure, so that it does not try the same packs for ever.
         pass.next = next;
         let turn = self.repack(&self.pack_reader.read(&packs))?;
         drop(pin);
@@ -177,7 +174,7 @@ impl Repacker {
         let run = pack.run.expect("its caller gave it a place");
         let bytes = pack.sealed(self.free_blocks.pack_order(), &self.hasher);
         self.stats.counters.repack_bytes_written.fetch_add(bytes.len() as u64, Relaxed);
-        self.block_writer.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))
+        self.free_blocks.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))
     }
 
     /// Publishes the fragments of a pack in their new places: all of them, because a directory that names a fragment
@@ -189,8 +186,10 @@ impl Repacker {
             MovedFragment { pbn: listed.number, tag: listed.tag, from: *place, to }
         };
         let moves = live.iter().zip(pack.places()).map(moved).collect();
-        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(live.len() as u64));
-        match self.publisher.publish_plan(Plan { moves, ..Plan::default() }) {
+        match self
+            .publisher
+            .claim_and_publish(GroupBytes::of_fragments(live.len() as u64), Plan { moves, ..Plan::default() })
+        {
             Err(Error::NoSpace) => Ok(false),
             published => Ok(published?.is_none()),
         }
@@ -210,7 +209,7 @@ fn filled(live: &[LiveFragment], blocks_max: u64) -> Vec<Pack> {
     packs
 }
 
-/// What packs take.
+/// The bytes that packs take.
 fn packed_bytes(totals: &FragmentTotals) -> u64 {
     totals.blocks.saturating_mul(BLOCK_BYTES as u64)
 }

@@ -37,7 +37,7 @@ enum Visited {
 part! {
     /// Visits skipped blocks: looks them up in both levels of the hint store, and remaps duplicates.
     pub struct Revisits {
-        base: backlog, foreground, health, pins, stats, worker, hints, policy;
+        base: backlog, foreground, health, stats, worker, hints, policy;
         metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels, extender: Extender,
         remapper: Remapper, remap_confirmer: RemapConfirmer, worklist: Worklist
     }
@@ -50,7 +50,7 @@ impl Revisits {
         self.health.usable()?;
         let began = std::time::Instant::now();
         // From here on no visited block is reused, so each holds the content that the table names.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         if self.worklist.sweep_for_full_pass() {
             return Ok(Some(0));
         }

@@ -30,7 +30,7 @@ const LEFT_SHARE: u64 = 1_000;
 part! {
     /// Chooses the blocks that the worker visits next.
     pub struct Worklist {
-        base: worker, backlog, state, foreground, hints, tuning, maps, journal;
+        base: worker, backlog, state, foreground, hints, tuning, journal;
         metadata: Metadata, file_policies: FilePolicies, hint_levels: HintLevels
     }
 }
@@ -143,7 +143,7 @@ impl Worklist {
     }
 
     fn stored_at(&self, map: MapId, first: Lbn, blocks: u64) -> Result<Vec<Option<Pbn>>> {
-        let _map = self.maps.lock(map).read();
+        let _map = self.metadata.lock_of(map).read();
         let mut stored = Vec::with_capacity(blocks as usize);
         for (key, start, end) in leaf_parts(map, first, blocks) {
             for extent in self.metadata.leaf(key)?.slice(start, end) {
@@ -165,7 +165,7 @@ impl Worklist {
     }
 
     fn add_listed(&self, map: MapId, runs: &[(Lbn, u64)], places: &mut Vec<Place>) -> Result<()> {
-        let _map = self.maps.lock(map).read();
+        let _map = self.metadata.lock_of(map).read();
         if self.state.lock().is_detached(map) || !self.file_policies.is_later(map) {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl Worklist {
         leaves_max: usize,
         places: &mut Vec<Place>,
     ) -> Result<Option<u64>> {
-        let _map = self.maps.lock(map).read();
+        let _map = self.metadata.lock_of(map).read();
         if self.state.lock().is_detached(map) {
             return Ok(None);
         }
@@ -225,7 +225,7 @@ impl Worklist {
             next = Some(LeafKey { map: MapId(last.map.0 + 1), leaf: 0 });
         }
         for key in keys.into_iter().filter(|key| is_wanted(key.map)) {
-            let _map = self.maps.lock(key.map).read();
+            let _map = self.metadata.lock_of(key.map).read();
             if !self.state.lock().is_detached(key.map) {
                 self.add_places(key, 0, LEAF_BLOCKS as u16, places).unwrap_or_else(|error| skip_over(&error));
             }

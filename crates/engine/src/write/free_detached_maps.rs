@@ -1,7 +1,6 @@
 //! Reclaim: frees the blocks of detached maps, in portions, also after a crash.
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LeafKey};
 use crate::state::extents::pages_in;
@@ -19,8 +18,8 @@ const PORTION_LEAVES: usize = 8;
 part! {
     /// Frees the blocks of detached maps.
     pub struct Reclaimer {
-        base: signals, health, maps, journal, state;
-        metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher
+        base: signals, state;
+        metadata: Metadata, lazy_clones: LazyClones, publisher: Publisher
     }
 }
 
@@ -32,18 +31,18 @@ impl Reclaimer {
             if self.signals.is_stopped() {
                 return Ok(());
             }
-            self.change_room.wait_for_background_room();
+            self.publisher.room().wait_for_background_room();
         }
         Ok(())
     }
 
     /// Frees some leaves of a detached map from number `from` on, and moves `from` past them. True: nothing is left.
     pub fn reclaim_portion(&self, map: MapId, from: &mut u64) -> Result<bool> {
-        self.health.usable()?;
+        self.publisher.usable()?;
         // A detached map is changed by no other thread, and cloned by none.
         let leaves = self.metadata.stored_leaves(map, *from, PORTION_LEAVES)?;
         self.lazy_clones.own(map, leaves.iter().copied())?;
-        let _map = self.maps.lock(map).write();
+        let _map = self.metadata.lock_of(map).write();
         let mut edit = MapEdit::new(&self.metadata, map);
         let (mut pages, mut taken) = (0, 0);
         for &leaf in &leaves {
@@ -51,7 +50,7 @@ impl Reclaimer {
             pages += pages_in(self.metadata.leaf(key)?.extents().iter().copied()).len() as u64;
             edit.drop_leaf(key)?;
             taken += 1;
-            if pages >= self.journal.bounds().piece_pages {
+            if pages >= self.publisher.room().bounds().piece_pages {
                 break;
             }
         }
@@ -63,8 +62,7 @@ impl Reclaimer {
         plan.map = None;
         // Read before the publication, so that no other thread that wants room in the log waits for a read.
         self.metadata.keep_pages(&plan.pages().into_iter().collect::<Vec<u64>>())?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_leaves(PORTION_LEAVES as u64));
-        self.publisher.apply_certain(plan)?;
+        self.publisher.claim_and_apply(GroupBytes::of_leaves(PORTION_LEAVES as u64), plan)?;
         *from = leaves[..taken].last().map_or(0, |last| last + 1);
         if is_last {
             self.state.lock().forget_detached(map);

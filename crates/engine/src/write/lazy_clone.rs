@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{ExtentLeaf, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::{self, LEAF_BLOCKS, LeafKey};
@@ -41,8 +40,8 @@ const TRIES: u32 = 8;
 part! {
     /// Begins and completes lazy clones.
     pub struct LazyClones {
-        base: health, policy, maps, state, stats, signals;
-        metadata: Metadata, change_room: ChangeRoom, publisher: Publisher
+        base: policy, maps, state, stats, signals;
+        metadata: Metadata, publisher: Publisher
     } own {
         is_any: Arc<AtomicBool> = base.state.lock().clones.is_any(),
         /// Until when background work leaves the log to a clone that is about to begin.
@@ -101,8 +100,8 @@ impl LazyClones {
     /// See [`crate::Store::prepare_clone`].
     pub fn prepare(&self, source: MapId) -> Result<()> {
         while let Some(target) = self.in_the_way(source) {
-            self.health.usable()?;
-            self.change_room.wait_for_room();
+            self.publisher.usable()?;
+            self.publisher.room().wait_for_room();
             self.step_of(target)?;
         }
         self.count_reserved(source)
@@ -133,8 +132,8 @@ impl LazyClones {
     ) -> Result<MapId> {
         for _ in 0..TRIES {
             self.prepare(source)?;
-            self.health.usable()?;
-            let locked = self.maps.lock(source).write();
+            self.publisher.usable()?;
+            let locked = self.metadata.lock_of(source).write();
             self.metadata.attached(source)?;
             let Some(reserved) = self.reserved_now(source)? else { continue };
             let target = self.maps.take_id();
@@ -154,7 +153,7 @@ impl LazyClones {
         blocks: Blocks,
         with: impl FnOnce(&mut Change) -> G,
     ) -> Result<()> {
-        let _room = self.change_room.claim_log_room(GroupBytes::RECORDS);
+        let _room = self.publisher.room().claim_log_room(GroupBytes::RECORDS);
         let end = blocks.0.div_ceil(LEAF_BLOCKS);
         let clone = (end > 0).then_some(CloneStep::Begin { target, source, end });
         let mut plan = Plan { clone, ..Plan::default() };
@@ -228,7 +227,7 @@ impl LazyClones {
         leaves: impl Iterator<Item = u64> + Clone,
     ) -> Result<RwLockWriteGuard<'_, ()>> {
         self.own(map, leaves.clone())?;
-        let locked = self.maps.lock(map).write();
+        let locked = self.metadata.lock_of(map).write();
         self.own(map, leaves)?;
         Ok(locked)
     }
@@ -259,13 +258,12 @@ impl LazyClones {
     }
 
     fn try_to_take(&self, key: LeafKey) -> Result<()> {
-        self.health.usable()?;
+        self.publisher.usable()?;
         let leaf = self.metadata.leaf(key)?;
         self.metadata.keep_pages(&pages_in(leaf.extents().iter().copied()))?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_leaves(1));
         let plan = plan_take(key, &leaf);
         let taken: u64 = plan.shared.iter().map(|run| run.blocks).sum();
-        match self.publisher.publish_plan(plan)? {
+        match self.publisher.claim_and_publish(GroupBytes::of_leaves(1), plan)? {
             None => drop(self.stats.counters.blocks_cloned.fetch_add(taken, Relaxed)),
             Some(refusal) => {
                 if let Some(pbn) = refusal.pbns.first() {
@@ -295,7 +293,7 @@ impl LazyClones {
             return Ok(false);
         }
         let Some(target) = self.state.lock().clones.oldest() else { return Ok(false) };
-        self.health.usable()?;
+        self.publisher.usable()?;
         let done = self.step_of(target);
         if done.is_err() {
             self.state.lock().clones.park(target);
@@ -312,14 +310,13 @@ impl LazyClones {
             }
             let key = LeafKey { map: target, leaf };
             if self.state.lock().clones.lacks(key) {
-                self.change_room.wait_for_background_room();
+                self.publisher.room().wait_for_background_room();
                 self.take(key)?;
             }
         }
         let to = leaves.last().filter(|_| leaves.len() == STEP_LEAVES).map_or(end, |last| last + 1);
-        let _room = self.change_room.claim_log_room(GroupBytes::SMALL);
         let advance = Plan { clone: Some(CloneStep::Advance { target, to }), ..Plan::default() };
-        self.publisher.publish_plan(advance).map(|_| ())
+        self.publisher.claim_and_publish(GroupBytes::SMALL, advance).map(|_| ())
     }
 }
 

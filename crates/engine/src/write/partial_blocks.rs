@@ -61,7 +61,7 @@ impl Cuts {
 part! {
     /// Completes blocks that change in part with what is stored.
     pub struct PartialBlocks {
-        base: data, pins, hasher, staging, backlog;
+        base: data, hasher, staging, backlog;
         metadata: Metadata, free_blocks: FreeBlocks, reader: Reader
     }
 }
@@ -133,7 +133,7 @@ impl PartialBlocks {
         if !matches!(self.target_of(map, lbn)?, Target::Data(_)) {
             return Ok(None);
         }
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let mut block = self.data.take_buffer(BLOCK_BYTES);
         self.reader.read_locked(map, lbn, &mut block)?;
         block[(from % BLOCK) as usize..(to - lbn.0 * BLOCK) as usize].fill(0);

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 use hashbrown::HashSet;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::page_of;
 use crate::place::free_blocks::{FreeBlocks, RoomClaim};
@@ -139,9 +138,9 @@ impl Pieces {
 part! {
     /// Changes ranges of maps: truncates, zeroes, reserves, clones and detaches.
     pub struct RangeChanges {
-        pub(super) base: health, maps, journal, pins, stats, policy, state;
-        metadata: Metadata, free_blocks: FreeBlocks, file_policies: FilePolicies, change_room: ChangeRoom,
-        publisher: Publisher, block_writer: BlockWriter, partial_blocks: PartialBlocks, range_parts: RangeParts
+        pub(super) base: health, journal, stats, policy, state;
+        metadata: Metadata, free_blocks: FreeBlocks, file_policies: FilePolicies, publisher: Publisher,
+        block_writer: BlockWriter, partial_blocks: PartialBlocks, range_parts: RangeParts
     }
 }
 
@@ -234,7 +233,7 @@ impl RangeChanges {
     fn hold_group(&self, pages: &[u64], bytes: GroupBytes) -> Result<impl Sized + use<'_>> {
         loop {
             self.metadata.keep_pages(pages)?;
-            let room = self.change_room.claim_log_room_for_range(bytes);
+            let room = self.publisher.room().claim_log_room_for_range(bytes);
             let gate = self.journal.gate();
             let is_whole = {
                 let mut state = self.state.lock();

@@ -17,7 +17,7 @@ const DIRECT_BLOCKS_MIN: usize = 32;
 part! {
     /// Places new blocks.
     pub struct Placer {
-        pub(super) base: stats, hasher, space, staging;
+        pub(super) base: stats, hasher, staging;
         free_blocks: FreeBlocks, block_writer: BlockWriter, under_way: UnderWay
     }
 }
@@ -58,7 +58,7 @@ impl Placer {
         self.announce(batch, &anew, runs.clone());
         if let Err(error) = self.write_placed(batch, &anew[..direct], &first_blocks(&runs, direct as u64)) {
             self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
-            self.space.give_back(&runs);
+            self.free_blocks.give_back_unclaimed(&runs);
             return Err(error);
         }
         if batch.fingerprints_all {
@@ -101,7 +101,7 @@ impl Placer {
     pub fn give_up(&self, batch: &mut Batch, runs: &[Run]) {
         self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
         self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
-        self.space.give_back(runs);
+        self.free_blocks.give_back_unclaimed(runs);
         batch.announced.clear();
     }
 

@@ -104,6 +104,6 @@ impl Placer {
     }
 
     fn give_back(&self, runs: &[Run]) {
-        self.space.give_back(runs);
+        self.free_blocks.give_back_unclaimed(runs);
     }
 }

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::base::part;
+use crate::commit::change_room::ChangeRoom;
 use crate::commit::checkpoint::Commits;
+use crate::format::group_bytes::GroupBytes;
 use crate::format::page::REPLICA;
 use crate::hints::levels::HintLevels;
 use crate::policy::effective::FilePolicies;
@@ -50,13 +52,23 @@ pub struct Published {
 part! {
     /// Publishes plans, and notifies everything that follows what is published.
     pub struct Publisher {
-        base: health, damage, journal, policy, state, backlog, signals, stats;
-        metadata: Metadata, hint_levels: HintLevels, commits: Commits, file_policies: FilePolicies,
-        damage_reports: DamageReports, backlog_notes: BacklogNotes
+        base: damage, journal, policy, state, backlog, signals, stats;
+        metadata: Metadata, hint_levels: HintLevels, change_room: ChangeRoom, commits: Commits,
+        file_policies: FilePolicies, damage_reports: DamageReports, backlog_notes: BacklogNotes
     }
 }
 
 impl Publisher {
+    /// Refuses changes to a volume that cannot take them.
+    pub fn usable(&self) -> Result<()> {
+        self.change_room.usable()
+    }
+
+    /// Where changes wait for room, and claim it.
+    pub fn room(&self) -> &ChangeRoom {
+        &self.change_room
+    }
+
     /// Applies a plan under the publish lock: all of it, or nothing if a reference is refused.
     pub fn apply(&self, mut plan: Plan) -> Result<Applied> {
         plan.sort();
@@ -80,14 +92,11 @@ impl Publisher {
                 None if plan.map.is_some_and(|map| state.is_detached(map)) => return Err(Error::MapDetached),
                 _ => {}
             }
-            let missing = state.table.missing(pages.iter().copied());
-            if !missing.is_empty() {
-                drop(state);
-                self.metadata.load_pages(&missing)?;
-                continue;
+            let mut missing = state.table.missing(pages.iter().copied());
+            if missing.is_empty() {
+                let behind = state.pages_behind(&plan)?;
+                missing = state.table.missing(behind);
             }
-            let behind = state.pages_behind(&plan)?;
-            let missing = state.table.missing(behind);
             if !missing.is_empty() {
                 drop(state);
                 self.metadata.load_pages(&missing)?;
@@ -146,6 +155,18 @@ impl Publisher {
         }
     }
 
+    /// Claims room in the log for a plan, and publishes it. The caller holds no lock that a commit needs.
+    pub fn claim_and_publish(&self, bytes: GroupBytes, plan: Plan) -> Result<Option<Refusal>> {
+        let _room = self.change_room.claim_log_room(bytes);
+        self.publish_plan(plan)
+    }
+
+    /// The same for a plan that takes no references of other maps.
+    pub fn claim_and_apply(&self, bytes: GroupBytes, plan: Plan) -> Result<()> {
+        let _room = self.change_room.claim_log_room(bytes);
+        self.apply_certain(plan)
+    }
+
     /// Publishes a plan that takes no references of other maps, so that nothing can be refused.
     pub fn apply_certain(&self, plan: Plan) -> Result<()> {
         match self.publish_plan(plan)? {
@@ -178,7 +199,7 @@ impl OnPublish for () {
 impl Publisher {
     /// See [`crate::Store::publish`].
     pub fn publish(&self, change: Change) -> Result<()> {
-        self.health.usable()?;
+        self.usable()?;
         self.apply_certain(Plan { change, ..Plan::default() })
     }
 

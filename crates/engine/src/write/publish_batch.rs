@@ -7,7 +7,6 @@ use std::time::Instant;
 use hashbrown::HashSet;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::{Extent, Target};
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys::leaf_parts;
@@ -29,8 +28,8 @@ part! {
     /// Publishes decided and placed batches.
     pub struct BatchPublisher {
         base: stats;
-        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, placer: Placer, change_room: ChangeRoom,
-        lazy_clones: LazyClones, publisher: Publisher
+        metadata: Metadata, free_blocks: FreeBlocks, block_writer: BlockWriter, placer: Placer, lazy_clones: LazyClones,
+        publisher: Publisher
     }
 }
 
@@ -69,7 +68,7 @@ impl BatchPublisher {
         self.lazy_clones.own(map, batch.leaves())?;
         let bytes_of =
             if self.free_blocks.may_be_compressed() { GroupBytes::of_compressed } else { GroupBytes::of_blocks };
-        let _room = self.change_room.claim_log_room(bytes_of(batch.len() as u64));
+        let _room = self.publisher.room().claim_log_room(bytes_of(batch.len() as u64));
         let (mut plan, mapped_delta) = self.plan_batch(map, batch)?;
         let held = with(mapped_delta, &mut plan.change);
         loop {

@@ -30,7 +30,7 @@ impl RangeChanges {
     ) -> Result<()> {
         self.health.usable()?;
         self.range_parts.read_ahead_of_change(map, &(size / BLOCK..u64::MAX));
-        let _map = self.maps.lock(map).write();
+        let _map = self.metadata.lock_of(map).write();
         self.metadata.attached(map)?;
         let cuts = self.partial_blocks.cut_blocks(map, &[(size, size.next_multiple_of(BLOCK))])?;
         let whole = size.div_ceil(BLOCK)..u64::MAX;
@@ -92,7 +92,7 @@ impl RangeChanges {
         if reserve {
             self.range_parts.read_ahead_of_filling(map, &touched);
         }
-        let _map = self.maps.lock(map).write();
+        let _map = self.metadata.lock_of(map).write();
         self.metadata.attached(map)?;
         let cuts = match first > last {
             true => self.partial_blocks.cut_blocks(map, &[(at, end)])?,
@@ -120,7 +120,7 @@ impl RangeChanges {
         self.health.usable()?;
         let touched = at / BLOCK..(at + len).div_ceil(BLOCK);
         self.range_parts.read_ahead_of_filling(map, &touched);
-        let _map = self.maps.lock(map).write();
+        let _map = self.metadata.lock_of(map).write();
         self.metadata.attached(map)?;
         let pieces = self.plan_fill(map, &touched, &(0..0), &Cuts::default())?;
         let room = self.free_blocks.claim_reservations(pieces.reserved())?;
@@ -146,7 +146,7 @@ impl RangeChanges {
         self.range_parts.read_ahead_of_change(target.0, &range(target.1));
         self.range_parts.read_ahead_of_filling(target.0, &range(target.1));
         // The replacement of a bad block is not reused.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let _locks = self.lock_two(source.0, target.0);
         self.metadata.attached(source.0)?;
         self.metadata.attached(target.0)?;
@@ -192,9 +192,9 @@ impl RangeChanges {
     /// See [`crate::Store::detach`].
     pub fn detach<G: OnPublish>(&self, map: MapId, with: impl FnOnce(&mut Change) -> G) -> Result<()> {
         self.health.usable()?;
-        let _map = self.maps.lock(map).write();
+        let _map = self.metadata.lock_of(map).write();
         self.metadata.attached(map)?;
-        let _room = self.change_room.claim_log_room(GroupBytes::RECORDS);
+        let _room = self.publisher.room().claim_log_room(GroupBytes::RECORDS);
         let mut plan = Plan { map: Some(map), detach: Some(map), ..Plan::default() };
         let held = with(&mut plan.change);
         // After `with`, because the caller's locks keep other threads from setting a policy for the file.
@@ -207,8 +207,8 @@ impl RangeChanges {
     /// Locks two maps, in an order that all callers share.
     fn lock_two(&self, a: MapId, b: MapId) -> (RwLockWriteGuard<'_, ()>, Option<RwLockWriteGuard<'_, ()>>) {
         let (low, high) = if MapLocks::index_of(a) <= MapLocks::index_of(b) { (a, b) } else { (b, a) };
-        let first = self.maps.lock(low).write();
-        let second = (MapLocks::index_of(low) != MapLocks::index_of(high)).then(|| self.maps.lock(high).write());
+        let first = self.metadata.lock_of(low).write();
+        let second = (MapLocks::index_of(low) != MapLocks::index_of(high)).then(|| self.metadata.lock_of(high).write());
         (first, second)
     }
 }

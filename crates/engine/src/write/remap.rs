@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::group_bytes::GroupBytes;
 use crate::hints::levels::HintLevels;
@@ -27,8 +26,8 @@ part! {
     /// Publishes remaps.
     pub struct Remapper {
         base: stats, damage, hints;
-        metadata: Metadata, change_room: ChangeRoom, lazy_clones: LazyClones, publisher: Publisher,
-        backlog_notes: BacklogNotes, hint_levels: HintLevels
+        metadata: Metadata, lazy_clones: LazyClones, publisher: Publisher, backlog_notes: BacklogNotes,
+        hint_levels: HintLevels
     }
 }
 
@@ -37,7 +36,7 @@ impl Remapper {
     pub fn remap(&self, remaps: Vec<Remap>) -> Result<()> {
         for of_map in remaps.chunk_by(|a, b| a.visit.map == b.visit.map) {
             for portion in of_map.chunks(PORTION) {
-                self.change_room.wait_for_background_room();
+                self.publisher.room().wait_for_background_room();
                 match self.remap_what_is_whole(of_map[0].visit.map, portion) {
                     // The file was deleted, so its blocks are being freed.
                     Err(Error::MapDetached) => break,
@@ -69,7 +68,7 @@ impl Remapper {
         let mut wanted = portion.to_vec();
         let leaves = portion.iter().map(|remap| remap.visit.lbn.0 / LEAF_BLOCKS);
         let _map = self.lazy_clones.lock_to_change(map, leaves)?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_remaps(portion.len() as u64));
+        let _room = self.publisher.room().claim_log_room(GroupBytes::of_remaps(portion.len() as u64));
         self.metadata.attached(map)?;
         while !wanted.is_empty() {
             let (plan, done) = self.plan_remaps(map, &wanted)?;

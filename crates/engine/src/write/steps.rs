@@ -41,7 +41,7 @@ struct Prepared<'a> {
 part! {
     /// Writes requests: it calls the steps in their order.
     pub struct Writer {
-        base: health, pins, maps, policy, stats;
+        base: health, policy, stats;
         metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
         partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
         in_line_compressor: InLineCompressor, placer: Placer, batch_publisher: BatchPublisher,
@@ -67,23 +67,23 @@ impl Writer {
         self.health.usable()?;
         self.lazy_clones.own(map, leaves_of(at, data.len()))?;
         // From here on a block that was read keeps its content under its number.
-        let _pin = self.pins.pin();
+        let _pin = self.metadata.pin();
         let mut locked = None;
         let ends = match is_whole_blocks(at, data.len()) {
             true => Ends::default(),
             false if self.in_line_compressor.may_compress(map, data.len() / BLOCK_BYTES) => {
-                let _map = self.maps.lock(map).read();
+                let _map = self.metadata.lock_of(map).read();
                 self.partial_blocks.merge_with_stored(map, at, data)?
             }
             false => {
-                locked = Some(self.maps.lock(map).write());
+                locked = Some(self.metadata.lock_of(map).write());
                 self.partial_blocks.merge_with_stored(map, at, data)?
             }
         };
         let first = Lbn(at / BLOCK_BYTES as u64);
         let bytes = ends.merged.as_deref().unwrap_or(data);
         let mut prepared = self.prepare(map, first, bytes, write_mode, locked.is_some())?;
-        let locked = locked.unwrap_or_else(|| self.maps.lock(map).write());
+        let locked = locked.unwrap_or_else(|| self.metadata.lock_of(map).write());
         let are_unchanged = self.partial_blocks.are_unchanged(map, &ends);
         if matches!(are_unchanged, Ok(true)) {
             return self.publish(map, prepared, locked, with);
@@ -219,7 +219,7 @@ impl Writer {
 
     /// The map's present target for each block of the batch.
     fn current_targets(&self, map: MapId, batch: &Batch, is_locked: bool) -> Result<Vec<Target>> {
-        let _map = (!is_locked).then(|| self.maps.lock(map).read());
+        let _map = (!is_locked).then(|| self.metadata.lock_of(map).read());
         let mut targets = Vec::with_capacity(batch.len());
         for (key, first, end) in leaf_parts(map, batch.first, batch.len() as u64) {
             for extent in self.metadata.leaf(key)?.slice(first, end) {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
+use crate::file_name;
+
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -23,7 +25,7 @@ impl SnapshotName {
     }
 }
 
-/// What the names of a series have in common: everything before the first digit.
+/// The common beginning of the names of a series: everything before the first digit.
 pub fn series_of(name: &str) -> &str {
     &name[..name.find(|letter: char| letter.is_ascii_digit()).unwrap_or(name.len())]
 }
@@ -38,16 +40,8 @@ impl FromStr for SnapshotName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:+@".contains(&byte);
-        match text.as_bytes() {
-            [] => Err("a snapshot needs a name".into()),
-            [b'.' | b'-', ..] => Err("the name of a snapshot does not begin with . or -".into()),
-            bytes if bytes.len() > NAME_BYTES_MAX => {
-                Err(format!("the name of a snapshot has at most {NAME_BYTES_MAX} bytes"))
-            }
-            bytes if bytes.iter().copied().all(is_allowed) => Ok(Self(text.to_owned())),
-            _ => Err("the name of a snapshot consists of letters, digits, . _ - : + and @".into()),
-        }
+        file_name::check(text, "snapshot", NAME_BYTES_MAX, "._-:+@")?;
+        Ok(Self(text.to_owned()))
     }
 }
 

@@ -8,14 +8,12 @@ use std::time::Duration;
 use oncefs_dedup::{BatchSize, FileRun};
 
 use crate::base::part;
-use crate::commit::change_room::ChangeRoom;
 use crate::format::extent_leaf::LEAF_BLOCKS;
 use crate::format::fragment::is_fragment;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::page::Entry;
 use crate::layout::defrag::outcome::{DefragOutcome, ExtentsLeft};
 use crate::place::free_blocks::FreeBlocks;
-use crate::place::write_out::BlockWriter;
 use crate::policy::effective::FilePolicies;
 use crate::read::damage_reports::DamageReports;
 use crate::read::device::DataReader;
@@ -72,10 +70,9 @@ pub fn first_of(stretch: &[FileRun], portion_blocks: u64) -> (&[FileRun], &[File
 part! {
     /// Rewrites the short runs of files.
     pub struct Defragmenter {
-        pub(super) base: health, signals, worker, maps, data, foreground, pins, staging, policy, stats;
-        metadata: Metadata, file_policies: FilePolicies, free_blocks: FreeBlocks, block_writer: BlockWriter,
-        data_reader: DataReader, damage_reports: DamageReports, change_room: ChangeRoom, lazy_clones: LazyClones,
-        publisher: Publisher
+        pub(super) base: signals, worker, foreground, staging, policy, stats;
+        metadata: Metadata, file_policies: FilePolicies, free_blocks: FreeBlocks, data_reader: DataReader,
+        damage_reports: DamageReports, lazy_clones: LazyClones, publisher: Publisher
     }
 }
 
@@ -90,15 +87,15 @@ impl Defragmenter {
         size: &mut BatchSize,
         outcome: &mut DefragOutcome,
     ) -> Result<bool> {
-        self.change_room.wait_for_background_room();
+        self.publisher.room().wait_for_background_room();
         let began = self.foreground.now();
         // From here on no visited block is reused, so each holds the content that the table names.
-        let pin = self.pins.pin();
+        let pin = self.metadata.pin();
         // What a clone has not taken yet is shared: moving it takes space.
         self.lazy_clones.own(map, leaves_between(portion))?;
         let seen = self.as_planned(map, portion)?;
         let blocks = seen.iter().flatten().map(|run| run.blocks.len()).sum::<usize>();
-        let mut bytes = self.data.take_buffer(blocks * BLOCK_BYTES);
+        let mut bytes = self.data_reader.take_buffer(blocks * BLOCK_BYTES);
         let mut left = ExtentsLeft::default();
         let mut sound = Vec::new();
         for group in together(seen, &mut left.changed) {
@@ -148,7 +145,7 @@ impl Defragmenter {
     fn places_in(&self, map: MapId, portion: &[FileRun]) -> Result<Vec<(Lbn, Pbn)>> {
         let planned = portion.iter().map(|run| run.blocks as usize).sum::<usize>();
         let mut places: Vec<(Lbn, Pbn)> = Vec::with_capacity(planned);
-        let _map = self.maps.lock(map).read();
+        let _map = self.metadata.lock_of(map).read();
         self.metadata.attached(map)?;
         let mut from = Some(portion[0].first);
         let until = portion[portion.len() - 1].end;
@@ -223,7 +220,7 @@ impl Defragmenter {
         };
         assert_eq!(run.blocks, blocks, "{run:?} for a group of {} runs", group.len());
         let mut contents = group.iter().flat_map(|run| (run.at..run.at + run.blocks.len()).map(|n| block_at(bytes, n)));
-        self.block_writer.write_run(run, &mut contents).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
+        self.free_blocks.write_run(run, &mut contents).inspect_err(|_| self.free_blocks.give_back(&[run]))?;
         self.publish_group(map, group, run, outcome).inspect_err(|_| self.free_blocks.give_back(&[run]))
     }
 
@@ -231,7 +228,7 @@ impl Defragmenter {
     fn publish_group(&self, map: MapId, group: Group, run: Run, outcome: &mut DefragOutcome) -> Result<()> {
         let begins = group[0].at;
         let _map = self.lazy_clones.lock_to_change(map, group.iter().flat_map(leaves_of))?;
-        let _room = self.change_room.claim_log_room(GroupBytes::of_fragments(run.blocks));
+        let _room = self.publisher.room().claim_log_room(GroupBytes::of_fragments(run.blocks));
         self.metadata.attached(map)?;
         let mut edit = MapEdit::new(&self.metadata, map);
         let mut changed = 0;

@@ -169,6 +169,8 @@ fn serve_unprivileged(
     systemd::notify(systemd::STOPPING);
     drop(watch);
     let closed = daemon.close();
+    // Threads that answer commands keep the volume to the end of the process. No request comes from the kernel any more.
+    daemon.file_system.store().let_go();
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
     say_what_calls_cost();
     let doing = format!("serving {} ended unexpectedly (mount it again)", shown(&task.dir));

@@ -45,6 +45,11 @@ impl Health {
         }
     }
 
+    /// Refuses all changes from now on: the volume was closed.
+    pub fn end(&self) {
+        self.failure.lock().get_or_insert_with(|| "it was closed".to_owned());
+    }
+
     /// Logs a failure of background work. On a failed volume all of it fails, and `fail` has logged the reason.
     pub fn tell(&self, what: &str, error: &Error) {
         if self.failure().is_none() {

@@ -18,6 +18,21 @@ impl Store {
         self.hold.as_ref().and_then(|hold| hold.lease())
     }
 
+    /// Lets another machine open a volume in objects, although this value lives on: ends the lease, and gives up the lock
+    /// in the cluster. The caller has closed the volume, and answers no request any more. After a lost lease, or without
+    /// one, there is nothing to give up.
+    ///
+    /// A crash before or in it leaves the lock, and the next head waits for the end of the lease; the lock without the
+    /// lease's last record does not occur, because that record comes first.
+    pub fn let_go(&self) {
+        let is_held = self.lease().is_some_and(|lease| lease.end().is_none());
+        if let Some(hold) = self.hold.as_ref().filter(|_| is_held) {
+            // The next head does not fence this process.
+            self.volume.base.health.end();
+            hold.let_go();
+        }
+    }
+
     /// The secret of tags, for [`crate::tag_with`]. It tells nothing about fingerprints.
     pub fn tag_secret(&self) -> [u8; TAG_SECRET_BYTES] {
         *self.volume.base.hasher.tag_secret()

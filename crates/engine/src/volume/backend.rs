@@ -22,6 +22,9 @@ pub trait Hold: Send + Sync {
     fn cluster(&self) -> Option<ClusterReport> {
         None
     }
+
+    /// Lets another machine open the volume, before this is dropped. The caller has closed the volume.
+    fn let_go(&self) {}
 }
 
 /// The devices, the sorted state and the lock of a volume, wherever they are.

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::objects::held_lease::HeldLease;
+use crate::sync::{LockRank, Mutex};
 use crate::volume::backend::Hold;
 use crate::volume::held_objects::HeldObjects;
 use crate::{ClusterReport, Error, Result};
@@ -24,16 +25,22 @@ const ASK: Duration = Duration::from_millis(250);
 /// A hold that lasts as long as this value.
 pub struct ExclusiveLock {
     files: Vec<File>,
-    objects: Option<HeldObjects>,
+    objects: Mutex<Option<HeldObjects>>,
 }
 
 impl Hold for ExclusiveLock {
     fn lease(&self) -> Option<Arc<HeldLease>> {
-        self.objects.as_ref().and_then(HeldObjects::lease)
+        self.objects.lock().as_ref().and_then(HeldObjects::lease)
+    }
+
+    fn let_go(&self) {
+        let objects = self.objects.lock().take();
+        // It waits for the cluster, so after the lock.
+        drop(objects);
     }
 
     fn cluster(&self) -> Option<ClusterReport> {
-        self.objects.as_ref().map(HeldObjects::report)
+        self.objects.lock().as_ref().map(HeldObjects::report)
     }
 }
 
@@ -42,7 +49,7 @@ impl Drop for ExclusiveLock {
     /// too, until it executes its program.
     fn drop(&mut self) {
         // Before the files: the next process that takes those must not find this one in the cluster.
-        drop(self.objects.take());
+        self.let_go();
         for file in &self.files {
             // A device has no such lock, and neither has a file on a host without them.
             let _ = file.unlock();
@@ -53,7 +60,7 @@ impl Drop for ExclusiveLock {
 impl ExclusiveLock {
     /// Takes the lock of the volume `name`.
     pub fn of_volume(lock: &Path, name: &str) -> Result<Self> {
-        Ok(Self { files: vec![take_lock(lock, name)?], objects: None })
+        Ok(Self { files: vec![take_lock(lock, name)?], objects: none() })
     }
 
     /// The same. `waits`: until no other process has it.
@@ -74,13 +81,18 @@ impl ExclusiveLock {
 
     /// Also holds the objects of the volume.
     pub fn add_objects(&mut self, objects: HeldObjects) {
-        self.objects = Some(objects);
+        *self.objects.lock() = Some(objects);
     }
 
     /// Holds one device or file.
     pub fn of(path: &Path) -> Result<Self> {
-        Ok(Self { files: vec![hold(path)?], objects: None })
+        Ok(Self { files: vec![hold(path)?], objects: none() })
     }
+}
+
+/// No objects yet.
+fn none() -> Mutex<Option<HeldObjects>> {
+    Mutex::new(LockRank::Part, None)
 }
 
 fn take_lock(path: &Path, name: &str) -> Result<File> {

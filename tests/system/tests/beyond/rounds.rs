@@ -305,3 +305,19 @@ fn what_was_acknowledged_survives_takeovers_from_killed_heads() {
 fn what_was_acknowledged_survives_takeovers_from_heads_that_stand_still_and_go_on() {
     rounds("stopped", "from a head that stood still under load and went on", Blow::Pause);
 }
+
+/// fsck neither waits for a lease nor takes over: it finds the lock free, or fails.
+#[test]
+fn an_unmounted_volume_is_free_at_once_for_a_machine_with_another_directory() {
+    let Some(cluster) = Cluster::of_test("released") else { return };
+    let mut mount = Mount::in_objects_with(&cluster.address(), &cluster.conf, "1G", &["--records", "rados"]);
+    let other = tempfile::tempdir_in(test_dir()).unwrap();
+    run(Command::new("cp").args(["-a", "--sparse=always"]).arg(mount.volume()).arg(other.path()));
+    mount.mount();
+    write_synced(&mount.join("file"), 1, MIB).unwrap();
+    mount.umount();
+    run(Command::new(oncefs()).arg("fsck").arg(other.path().join("volume")));
+    mount.mount();
+    mount.terminate();
+    run(Command::new(oncefs()).arg("fsck").arg(other.path().join("volume")));
+}

@@ -119,6 +119,33 @@ impl<'a> Batch<'a> {
         (0..self.len()).filter(|index| test(self.outcomes[*index])).collect()
     }
 
+    /// The pbns that may hold blocks of it.
+    pub fn candidates(&self) -> impl Iterator<Item = Pbn> + '_ {
+        self.outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Candidate(pbn) => Some(*pbn),
+            _ => None,
+        })
+    }
+
+    /// Candidates that are confirmed later: each of these pbns becomes `Awaited`.
+    pub fn set_aside(&mut self, pbns: &HashSet<Pbn>) {
+        for outcome in &mut self.outcomes {
+            match *outcome {
+                Outcome::Candidate(pbn) if pbns.contains(&pbn) => *outcome = Outcome::Awaited(pbn),
+                _ => {}
+            }
+        }
+    }
+
+    /// What was set aside is a candidate again.
+    pub fn take_up(&mut self) {
+        for outcome in &mut self.outcomes {
+            if let Outcome::Awaited(pbn) = *outcome {
+                *outcome = Outcome::Candidate(pbn);
+            }
+        }
+    }
+
     /// The pbn that holds a block once everything is decided and placed. None for a zero block.
     pub fn pbn(&self, index: usize) -> Option<Pbn> {
         match self.outcomes[index] {

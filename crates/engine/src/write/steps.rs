@@ -128,7 +128,9 @@ impl Writer {
                 .timed(Stage::Decide, blocks, || self.decider.decide(map, &mut batch, holders, &current, stream))?;
             if !is_locked {
                 // The requests that are awaited may need the map's lock.
-                awaited = self.under_way.set_aside(&mut batch);
+                let (placed, requests) = self.under_way.find(batch.candidates());
+                batch.set_aside(&placed);
+                awaited = requests;
             }
             self.stats.timed(Stage::Confirm, blocks, || self.batch_confirmer.confirm(&mut batch));
         } else if !stream.open.is_empty() {
@@ -198,7 +200,8 @@ impl Writer {
         mut runs: Vec<Run>,
         current: &[Target],
     ) -> Result<Vec<Run>> {
-        self.under_way.wait(awaited, batch);
+        self.under_way.wait(awaited);
+        batch.take_up();
         self.batch_confirmer.confirm(batch);
         self.place_whole(batch, &mut runs, current)?;
         Ok(runs)

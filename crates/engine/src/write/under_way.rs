@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
+
 use crate::base::part;
 use crate::hints::levels::HintLevels;
 use crate::space::allocator::Run;
 use crate::sync::{Condvar, LockRank, Mutex, assert_may_wait_for_room};
-use crate::write::batch::{Batch, Outcome};
 use crate::{Pbn, Tag};
 
 part! {
@@ -85,34 +86,29 @@ impl UnderWay {
         Announced { under_way: self.clone(), request }
     }
 
-    /// Turns each `Candidate` that another request has placed and not published into `Awaited`, and names the requests.
-    pub fn set_aside(&self, batch: &mut Batch) -> AwaitedRequests {
+    /// Which of these pbns requests have placed and not published, and the requests.
+    pub fn find(&self, pbns: impl Iterator<Item = Pbn>) -> (HashSet<Pbn>, AwaitedRequests) {
         let requests = self.requests.lock();
+        let mut placed = HashSet::new();
         let mut awaited = Vec::new();
-        for outcome in &mut batch.outcomes {
-            let Outcome::Candidate(pbn) = *outcome else { continue };
-            let Some(placed) = requests.placed.iter().find(|placed| placed.has(pbn)) else { continue };
-            *outcome = Outcome::Awaited(pbn);
-            awaited.push(placed.request);
+        for pbn in pbns {
+            if let Some(found) = requests.placed.iter().find(|placed| placed.has(pbn)) {
+                placed.insert(pbn);
+                awaited.push(found.request);
+            }
         }
         awaited.sort_unstable();
         awaited.dedup();
-        AwaitedRequests(awaited)
+        (placed, AwaitedRequests(awaited))
     }
 
-    /// Waits until these requests have published their blocks or failed. Then the batch's `Awaited` blocks are
-    /// candidates like all others. The caller holds no lock that a publication needs.
-    pub fn wait(&self, awaited: &AwaitedRequests, batch: &mut Batch) {
+    /// Waits until these requests have published their blocks or failed. The caller holds no lock that a publication
+    /// needs.
+    pub fn wait(&self, awaited: &AwaitedRequests) {
         assert_may_wait_for_room();
         let mut requests = self.requests.lock();
         while requests.placed.iter().any(|placed| awaited.0.contains(&placed.request)) {
             self.ended.wait(&mut requests);
-        }
-        drop(requests);
-        for outcome in &mut batch.outcomes {
-            if let Outcome::Awaited(pbn) = *outcome {
-                *outcome = Outcome::Candidate(pbn);
-            }
         }
     }
 }

@@ -68,6 +68,12 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Whether seeded workloads run on it.
+    pub fn has_seeded_work(&self) -> bool {
+        let compresses = self.settings.iter().any(|(name, value)| *name == "compress" && *value != "off");
+        self.has_short_work || self.is_nearly_full || compresses && self.object_bytes.is_none()
+    }
+
     fn options(&self) -> OpenOptions {
         let settings = self.settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         OpenOptions { profile: Some(self.profile), settings, ..OpenOptions::new(MEMORY_BYTES) }

@@ -50,7 +50,7 @@ impl Plan {
             step("sequences of two operations", &jobs(&bases, &sequences(2, "", &["checkpoint"]), short));
             step("the same, committed in between", &jobs(&bases, &sequences(2, "commit,", &["commit"]), short));
         }
-        let seeded = |setup: &Setup, _: &Workload| setup.has_short_work || setup.is_nearly_full;
+        let seeded = |setup: &Setup, _: &Workload| setup.has_seeded_work();
         let mut seed = self.seed;
         while explorer.distinct() < self.states && explorer.failures().is_empty() {
             let round: Vec<Workload> = (seed..seed + ROUND).map(Workload::random).collect();

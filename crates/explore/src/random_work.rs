@@ -58,7 +58,8 @@ fn offset(random: &mut Random) -> u64 {
 fn content(random: &mut Random) -> Content {
     let blocks = if random.one_in(4) { 32 + random.below(12) } else { 1 + random.below(10) };
     let bytes = (blocks * 4096 - if random.one_in(3) { random.below(4096) } else { 0 }) as usize;
-    match random.below(5) {
+    match random.below(6) {
+        5 => Content::shrinking(1 + random.below(100), bytes),
         0 => Content::zeros(bytes),
         1 => Content { first: 1 + random.below(40), step: random.below(2), bytes },
         2 => Content::from(1 + random.below(40), bytes),
@@ -100,7 +101,10 @@ fn attribute(random: &mut Random) -> Operation {
 }
 
 fn background(random: &mut Random) -> Operation {
-    match random.below(28) {
+    match random.below(34) {
+        28..31 => Background(BackgroundStep::Compress { blocks_max: 1 + random.below(100) }),
+        31 | 32 => Background(BackgroundStep::Repack { blocks_max: 1 + random.below(100) }),
+        33 => Background(BackgroundStep::Expand { blocks_max: 1 + random.below(100) }),
         26 => CloneFile(random.pick(&FILES), random.pick(&FILES)),
         27 => Background(BackgroundStep::TakeLeaves),
         23 | 24 => Background(BackgroundStep::Rank),

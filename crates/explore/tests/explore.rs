@@ -17,7 +17,7 @@ use oncefs_toolbox::counts::{gate_or_drill, seed};
 const STATES: (u64, u64) = (20_000, 100_000);
 
 /// Crash points that the drill must keep when code or workloads change.
-const POINTS: [&str; 78] = [
+const POINTS: [&str; 81] = [
     "receive: change, begins",
     "place: change, data written",
     "place: change, fragments grown",
@@ -60,6 +60,9 @@ const POINTS: [&str; 78] = [
     "revisit: compress, fragments grown",
     "revisit: compress, data written",
     "revisit: compress, published",
+    "revisit: repack, begins",
+    "revisit: repack, data written",
+    "revisit: repack, published",
     "revisit: expand, begins",
     "revisit: expand, data written",
     "revisit: expand, published",
@@ -143,7 +146,15 @@ fn a_copy_of_a_tree_is_there_whole_or_not_at_all_and_a_removed_snapshot_goes() {
 
 #[test]
 fn compressed_files_keep_their_content_after_every_crash() {
-    survive(&["compressed/directed:compress", "compressed/directed:repack"]);
+    let explorer = survive(&["compressed/directed:compress", "compressed/directed:repack"]);
+    let is_of_them = |point: &&&str| point.contains(" compress,") || point.contains(" repack,");
+    let points = POINTS.iter().filter(is_of_them).copied().collect::<Vec<_>>();
+    assert_eq!(report::not_visited(&explorer, &points), Vec::<String>::new());
+}
+
+#[test]
+fn random_work_on_compressed_files_is_survived() {
+    survive(&["compressed/random:3", "compressed-in-line/random:4"]);
 }
 
 #[test]

@@ -121,6 +121,8 @@ struct OneArgs {
 struct StandStillArgs {
     /// Where the file system is mounted
     dir: PathBuf,
+    /// The number of its device
+    device: u64,
 }
 
 /// Runs the command.
@@ -135,7 +137,7 @@ pub fn run(arguments: DiskArgs) -> Outcome {
         What::Rollback(arguments) => snapshot::rollback(&arguments),
         What::Clone(arguments) => snapshot::clone(&arguments),
         What::Remove(arguments) => remove(&arguments),
-        What::StandStill(arguments) => standstill::keep(&arguments.dir),
+        What::StandStill(arguments) => standstill::keep(&arguments.dir, arguments.device),
         What::Serve(arguments) => ublk::serve(&arguments),
     }
 }
@@ -193,7 +195,7 @@ fn attach(AttachArgs { target, name: DiskOrSnapshot(name), read_only, wait, devi
 
 fn detach(OneArgs { target, name: DiskOrSnapshot(name) }: &OneArgs) -> Outcome {
     let disk = find(target, name)?;
-    let Some(device) = device_of(&disk, name)? else {
+    let Some(device) = lasting_device_of(&disk, name)? else {
         let text = format!("the disk {name} is not attached (oncefs disk list {} shows devices)", shown(target));
         return Err(Failure::new(exit::FAILED, text));
     };

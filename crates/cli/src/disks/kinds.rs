@@ -104,6 +104,17 @@ pub fn devices_of(dir: &Path) -> Vec<(PathBuf, OsString)> {
     all.filter_map(|(device, disk)| Some((device, disk.strip_prefix(&folder).ok()?.as_os_str().to_owned()))).collect()
 }
 
+/// Whether a device may be gone in a moment: its last user has left it, and it was made to end then.
+pub fn may_end(device: &Path) -> bool {
+    let may_end = match mounted_at(device) {
+        Ok(mounted) => mounted.is_none() && ublk::ends_with_last_user(device),
+        // Its process has removed it, and is about to end.
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
+    };
+    // The kernel ends a loop device together with its last use.
+    may_end && Kind::of(device) == Kind::Ublk
+}
+
 /// Where a device is mounted, by the kernel's table.
 pub fn mounted_at(device: &Path) -> io::Result<Option<PathBuf>> {
     let number = fs::metadata(device)?.rdev();
@@ -123,5 +134,12 @@ mod tests {
         }
         assert_eq!("ublk".parse(), Ok(Kind::Ublk));
         assert!("nbd".parse::<Kind>().is_err());
+    }
+
+    #[test]
+    fn only_a_ublk_device_that_is_gone_already_or_was_asked_to_end_may_end() {
+        // No kernel counts that far.
+        assert!(may_end(Path::new("/dev/ublkb4294967295")));
+        assert!(!may_end(Path::new("/dev/loop4294967295")) && !may_end(Path::new("/dev/null")));
     }
 }

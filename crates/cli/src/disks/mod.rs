@@ -19,7 +19,7 @@ pub mod ublk;
 pub use file_system_size::{Content, content};
 pub use folder::{Disk, Folder};
 pub use front::{Access, lock};
-pub use kinds::{Kind, devices_of, front_of, mounted_at, shown_disk, shows};
+pub use kinds::{Kind, devices_of, front_of, may_end, mounted_at, shown_disk, shows};
 pub use name::{DiskName, DiskOrSnapshot};
 
 /// Bytes in a sector of a disk: a block of the volume, so that no write of a sector has to read first.

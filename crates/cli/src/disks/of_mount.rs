@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use oncefs_engine::Store;
 use oncefs_toolbox::sizes::exact;
 
-use super::{Access, Disk, DiskName, Folder, Kind, SECTOR_BYTES, kinds, lock, mounted_at};
+use super::{Access, Disk, DiskName, Folder, Kind, SECTOR_BYTES, kinds, lock, may_end, mounted_at};
 use crate::control::answers::RoomWaits;
 use crate::control::in_use;
 use crate::control::protocol::Request;
@@ -28,6 +28,8 @@ use crate::size::Size;
 /// How long a command waits for a mount, or the device of a disk, that is about to end.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Rarer, because each look at a volume without a mount starts a daemon.
+const MOUNT_AGAIN: Duration = Duration::from_millis(250);
 
 /// Below this, mkfs of no file system finds room.
 const DISK_BYTES_MIN: u64 = 1 << 20;
@@ -42,9 +44,13 @@ pub struct HeldMount {
 }
 
 impl HeldMount {
-    /// Opens the root of a mount, if it is there still.
+    /// Opens the root of a mount, if it is there still. It may be ending just now.
     fn of(mount: &Mount) -> io::Result<Option<Self>> {
-        let root = File::open(&mount.dir)?;
+        let root = match File::open(&mount.dir) {
+            Ok(root) => root,
+            Err(e) if e.kind() == io::ErrorKind::NotFound || mount_table::is_from_ending_mount(&e) => return Ok(None),
+            Err(e) => return Err(e),
+        };
         let is_it = Some(root.metadata()?.dev()) == mount.device_number();
         let daemon = Daemon { volume: mount.source.clone() };
         Ok(is_it.then(|| Self { dir: mount.dir.clone(), daemon, root }))
@@ -69,13 +75,17 @@ pub fn mount_of(target: &Path, options: &MountOptions) -> Outcome<HeldMount> {
         match try_mount_of(target, options) {
             Ok(Some(held)) => return Ok(held),
             Err(failure) if !in_use::is_meant(&failure) || Instant::now() > until => return Err(failure),
-            Ok(None) if Instant::now() > until => {
-                let text = format!("{} is still being unmounted: try again", shown(target));
-                return Err(Failure::new(exit::FAILED, text));
-            }
-            Ok(None) | Err(_) => std::thread::sleep(LOOK_AGAIN),
+            Ok(None) if Instant::now() > until => return Err(still_ending(target)),
+            Ok(None) | Err(_) => std::thread::sleep(MOUNT_AGAIN),
         }
     }
+}
+
+/// Why there is no mount to use, though the volume has a daemon.
+fn still_ending(target: &Path) -> Failure {
+    let volume = mount_table::resolve(target).unwrap_or_else(|_| target.to_owned());
+    let text = in_use::detached(&volume);
+    Failure::new(exit::FAILED, text.unwrap_or_else(|| format!("{} is still being unmounted: try again", shown(target))))
 }
 
 /// None: the mount is ending.
@@ -88,9 +98,9 @@ fn try_mount_of(target: &Path, options: &MountOptions) -> Outcome<Option<HeldMou
         }
     };
     let mount = mount_table::of_volume(&volume).or_fail(exit::FAILED)?;
-    let held = mount.map(|mount| HeldMount::of(&mount)).transpose();
     // A mount out of sight may have ended just now.
-    Ok(held.ok().flatten().flatten())
+    let Some(mount) = mount else { return Ok(None) };
+    HeldMount::of(&mount).or_fail_doing(exit::FAILED, cannot("open the mount on", &mount.dir))
 }
 
 fn mount_hidden(volume: &Path, options: &MountOptions) -> Outcome {
@@ -179,23 +189,36 @@ pub fn device_of(disk: &Disk, name: &DiskName) -> Outcome<Option<PathBuf>> {
     kinds::device_of(disk).or_fail_doing(exit::FAILED, format!("cannot tell whether the disk {name} is attached"))
 }
 
-/// As [`device_of`]. A ublk device that is mounted nowhere may be about to end with the mount that it was made for,
-/// once its process has noticed.
+/// As [`device_of`]. A ublk device may be about to end with the mount that it was made for: its process has to notice,
+/// and still has the disk for a moment after the device is gone.
 pub fn lasting_device_of(disk: &Disk, name: &DiskName) -> Outcome<Option<PathBuf>> {
     let until = Instant::now() + END_PATIENCE;
-    let may_end = |device: &PathBuf| Kind::of(device) == Kind::Ublk && matches!(mounted_at(device), Ok(None));
     loop {
         let device = device_of(disk, name)?;
-        if !device.as_ref().is_some_and(may_end) || Instant::now() > until {
+        if !device.as_deref().is_some_and(may_end) || Instant::now() > until {
             return Ok(device);
         }
         std::thread::sleep(LOOK_AGAIN);
     }
 }
 
+/// As [`device_of`], each with where it is mounted. Without a device that has ended meanwhile.
+pub fn device_and_mount_of(disk: &Disk, name: &DiskName) -> Outcome<Option<(PathBuf, Option<PathBuf>)>> {
+    device_of(disk, name)?.map_or(Ok(None), with_mount)
+}
+
+fn with_mount(device: PathBuf) -> Outcome<Option<(PathBuf, Option<PathBuf>)>> {
+    match mounted_at(&device) {
+        Ok(mounted) => Ok(Some((device, mounted))),
+        // Its process still has the disk, and is about to end. All that was written to it is in the disk's file.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Failure::new(exit::FAILED, format!("cannot tell where {} is mounted: {e}", shown(&device)))),
+    }
+}
+
 /// Refuses to go on while a disk is attached, and says how to detach it.
 pub fn refuse_attached(disk: &Disk, target: &Path, name: &DiskName) -> Outcome {
-    let Some(device) = device_of(disk, name)? else { return Ok(()) };
+    let Some(device) = lasting_device_of(disk, name)? else { return Ok(()) };
     let (device, volume) = (shown(&device), shown(target));
     let text = format!(
         "the disk {name} is attached as {device}: unmount what is on it, then oncefs disk detach {volume} {name}"
@@ -226,6 +249,24 @@ pub fn whole_sectors(bytes: u64) -> Outcome<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_has_ended_shows_nothing_and_another_may_be_mounted_nowhere() {
+        assert_eq!(with_mount("/dev/ublkb4294967295".into()).unwrap(), None);
+        assert_eq!(with_mount("/dev/null".into()).unwrap(), Some(("/dev/null".into(), None)));
+    }
+
+    #[test]
+    fn a_mount_that_is_gone_is_looked_for_again_and_one_that_cannot_be_opened_is_an_error() {
+        let at = |dir: &Path| {
+            let (device, kind) = ("0:0".to_owned(), "fuse.oncefs".into());
+            HeldMount::of(&Mount { device, dir: dir.to_owned(), kind, source: "/volume".into(), owner: Some(0) })
+        };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(at(Path::new("/proc/none")).unwrap().is_none());
+        assert!(at(Path::new("/proc")).unwrap().is_none(), "another file system");
+        assert!(at(&file.path().join("below")).is_err());
+    }
 
     #[test]
     fn a_disk_has_whole_sectors_and_room_for_something() {

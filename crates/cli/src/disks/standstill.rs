@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -40,6 +41,28 @@ const SYNC_SHORT: Duration = Duration::from_millis(10);
 /// ... but no more often than this.
 const SYNCS_MAX: usize = 4;
 
+/// A mounted file system, which cannot be unmounted meanwhile.
+pub struct Mounted {
+    dir: PathBuf,
+    /// The number of its device.
+    device: u64,
+    root: File,
+}
+
+impl Mounted {
+    /// Opens the file system mounted on `dir`, if it is that of the device with this number. Another one may be mounted
+    /// there by now, or over it.
+    pub fn open(dir: &Path, device: u64) -> Outcome<Self> {
+        let root = File::open(dir).or_fail_doing(exit::FAILED, cannot_freeze(dir))?;
+        let found = root.metadata().or_fail_doing(exit::FAILED, cannot_freeze(dir))?.dev();
+        if found != device {
+            let text = format!("{}: another one is mounted there, or it was unmounted just now", cannot_freeze(dir));
+            return Err(Failure::new(exit::FAILED, text));
+        }
+        Ok(Self { dir: dir.to_owned(), device, root })
+    }
+}
+
 /// A process that is ready to freeze a file system.
 pub struct Keeper {
     process: Child,
@@ -66,12 +89,13 @@ enum End {
 }
 
 impl Keeper {
-    /// Starts the process for the file system mounted on `dir`, and writes back what the kernel holds of it.
-    pub fn start(dir: &Path) -> Outcome<Self> {
+    /// Starts the process for a file system, and writes back what the kernel holds of it.
+    pub fn start(Mounted { dir, device, root }: &Mounted) -> Outcome<Self> {
         let failed = || cannot_freeze(dir);
-        let root = File::open(dir).or_fail_doing(exit::FAILED, failed())?;
+        let root = root.try_clone().or_fail_doing(exit::FAILED, failed())?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("oncefs").args(["disk", "stand-still"]).arg(dir).process_group(0);
+        command.arg0("oncefs").args(["disk", "stand-still"]).arg(dir).arg(device.to_string());
+        command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().or_fail_doing(exit::FAILED, failed())?;
         let said = BufReader::new(process.stdout.take().expect("stdout was asked to be a pipe"));
@@ -171,14 +195,14 @@ fn cannot_freeze(dir: &Path) -> String {
     format!("cannot freeze the file system on {}", shown(dir))
 }
 
-/// The process: waits for its order, then lets the file system on `dir` stand still until its standard input ends, but
-/// no longer than [`FREEZE_MAX`].
-pub fn keep(dir: &Path) -> Outcome {
+/// The process: waits for its order, then lets the file system of a device, mounted on `dir`, stand still until its
+/// standard input ends, but no longer than [`FREEZE_MAX`].
+pub fn keep(dir: &Path, device: u64) -> Outcome {
     for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM, libc::SIGPIPE] {
         // SAFETY: ignoring a signal runs no code.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    let root = File::open(dir).or_fail_doing(exit::FAILED, cannot_freeze(dir))?;
+    let Mounted { root, .. } = Mounted::open(dir, device)?;
     let mut stdin = BufReader::new(io::stdin());
     let mut order = String::new();
     stdin.read_line(&mut order).or_fail_doing(exit::FAILED, cannot_freeze(dir))?;
@@ -279,6 +303,15 @@ mod tests {
         assert!(!ends_within(&reads, Duration::from_millis(1)), "bytes are no end");
         drop(writes);
         assert!(ends_within(&reads, Duration::from_secs(3600)));
+    }
+
+    #[test]
+    fn only_the_file_system_of_the_disk_s_device_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = dir.path().metadata().unwrap().dev();
+        assert!(Mounted::open(dir.path(), device).is_ok());
+        let why = Mounted::open(dir.path(), device + 1).err().unwrap().message;
+        assert!(why.contains("another one is mounted there"), "{why}");
     }
 
     #[test]

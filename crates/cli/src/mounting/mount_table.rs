@@ -104,6 +104,11 @@ fn is_from_dying_mount(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::ECANCELED))
 }
 
+/// Whether this is the kernel's error for a mount whose daemon has ended or is ending.
+pub fn is_from_ending_mount(error: &io::Error) -> bool {
+    is_from_dead_mount(error) || is_from_dying_mount(error)
+}
+
 /// Calls statfs(2), which the kernel never answers from its caches. It may answer stat(2) for a dead daemon.
 fn ask_daemon(dir: &Path) -> io::Result<()> {
     rustix::fs::statfs(dir)?;

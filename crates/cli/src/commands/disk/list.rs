@@ -8,8 +8,8 @@ use clap::Args;
 use oncefs_toolbox::{Column, Table};
 use serde_json::{Value, json};
 
-use crate::disks::of_mount::{cannot, device_of, mount_of, room_waits};
-use crate::disks::{Content, DiskName, Folder, content, mounted_at};
+use crate::disks::of_mount::{cannot, device_and_mount_of, mount_of, room_waits};
+use crate::disks::{Content, DiskName, Folder, content};
 use crate::failure::{OrFail, Outcome, exit};
 use crate::figures::json::path;
 use crate::mounting::options::MountOptions;
@@ -82,8 +82,8 @@ fn look(folder: &Folder, name: DiskName, waiting: &BTreeMap<u64, u64>) -> Outcom
     let cannot = format!("cannot read the disk {name}");
     let disk = folder.find(&name).or_fail_doing(exit::FAILED, &cannot)?;
     let metadata = disk.metadata().or_fail_doing(exit::FAILED, &cannot)?;
-    let device = device_of(&disk, &name)?;
-    let mounted_at = device.as_deref().map(mounted_at).transpose().or_fail(exit::FAILED)?.flatten();
+    let (device, mounted_at) = device_and_mount_of(&disk, &name)?.unzip();
+    let mounted_at = mounted_at.flatten();
     let (bytes, written_bytes) = (metadata.len(), metadata.blocks() * SECTOR_OF_STAT);
     let waiting = waiting.get(&metadata.ino()).copied().unwrap_or(0);
     // While a zeroed range waits, the kernel lets nothing else look for data in the file.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::commands::help::UNITS;
-use crate::disks::of_mount::{device_of, find, whole_sectors};
+use crate::disks::of_mount::{find, lasting_device_of, whole_sectors};
 use crate::disks::{Content, DiskName, content, front_of};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::names::shown;
@@ -36,7 +36,7 @@ pub struct ResizeArgs {
 /// Changes the size of a disk.
 pub fn run(ResizeArgs { target, name, size, force }: &ResizeArgs) -> Outcome {
     let disk = find(target, name)?;
-    let device = device_of(&disk, name)?;
+    let device = lasting_device_of(&disk, name)?;
     let before = disk.metadata().or_fail_doing(exit::FAILED, format!("cannot read the disk {name}"))?.len();
     let after = whole_sectors(size.from(before))?;
     let found = content(&disk.file).or_fail_doing(exit::FAILED, format!("cannot read the disk {name}"))?;

@@ -1,6 +1,7 @@
 //! `oncefs disk snapshot`, `rollback` and `clone`.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,9 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Args;
 
 use crate::control::protocol::Request;
-use crate::disks::of_mount::{HeldMount, cannot, device_of, find_in, mount_of, refuse_attached, snapshots_of};
-use crate::disks::standstill::Keeper;
-use crate::disks::{Disk, DiskName, DiskOrSnapshot, Folder, front_of, mounted_at};
+use crate::disks::of_mount::{
+    HeldMount, cannot, device_and_mount_of, find_in, mount_of, refuse_attached, snapshots_of,
+};
+use crate::disks::standstill::{Keeper, Mounted};
+use crate::disks::{Disk, DiskName, DiskOrSnapshot, Folder, front_of};
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::options::MountOptions;
 use crate::names::shown;
@@ -128,24 +131,26 @@ fn copy(target: &Path, name: &DiskName, new: &DiskName) -> Outcome<Option<Durati
         let text = format!("there is a {kind} {new} already (oncefs disk list {})", shown(target));
         return Err(Failure::new(exit::FAILED, text));
     }
-    let device = device_of(&source, name)?;
-    let mounted = match &device {
-        Some(device) => mounted_at(device).or_fail(exit::FAILED)?,
-        None => None,
+    let (device, dir) = device_and_mount_of(&source, name)?.unzip();
+    let mounted = match (&device, dir.flatten()) {
+        (Some(device), Some(dir)) => {
+            let number = device.metadata().or_fail_doing(exit::FAILED, shown(device))?.rdev();
+            Some(Mounted::open(&dir, number)?)
+        }
+        _ => None,
     };
     // Whatever may take long comes before the file system stands still.
-    let keeper = mounted.as_deref().map(Keeper::start).transpose()?;
+    let keeper = mounted.as_ref().map(Keeper::start).transpose()?;
     if let (Some(device), None) = (&device, &mounted) {
-        let synced = File::open(device).and_then(|device| device.sync_all());
-        synced.or_fail_doing(exit::FAILED, cannot("sync", device))?;
+        sync_device(device).or_fail_doing(exit::FAILED, cannot("sync", device))?;
     }
     sync(&source)?;
     let unfinished = Unfinished::prepare(&mount, &source, new)?;
     let is_direct = device.as_ref().is_none_or(|device| front_of(device).is_direct(device));
     let stood = match keeper.zip(mounted) {
-        Some((keeper, dir)) => {
+        Some((keeper, mounted)) => {
             let sync_rest = || if is_direct { Ok(()) } else { sync(&source) };
-            let made = unfinished.make_in_standstill(keeper, &dir, kind, sync_rest);
+            let made = unfinished.make_in_standstill(keeper, &mounted, kind, sync_rest);
             made.inspect_err(|_| unfinished.discard(new))?
         }
         None => {
@@ -192,20 +197,20 @@ impl<'a> Unfinished<'a> {
         self.mount.daemon.ask(Request::PrepareClone { inode: self.source })
     }
 
-    /// Makes the file while the file system mounted on `dir` stands still. If other clones began after the preparation
+    /// Makes the file while the file system stands still. If other clones began after the preparation
     /// and have to be completed first, it does not stand still for that: it goes on, and the preparation begins again.
     /// Returns for how long it stood still, the last time.
     fn make_in_standstill(
         &self,
         keeper: Keeper,
-        dir: &Path,
+        mounted: &Mounted,
         kind: &str,
         sync_rest: impl Fn() -> Outcome,
     ) -> Outcome<Option<Duration>> {
         let mut ready_keeper = Some(keeper);
         for _ in 0..TRIES {
             self.ready()?;
-            let keeper = ready_keeper.take().map_or_else(|| Keeper::start(dir), Ok)?;
+            let keeper = ready_keeper.take().map_or_else(|| Keeper::start(mounted), Ok)?;
             let standstill = keeper.freeze()?;
             sync_rest()?;
             let is_made = self.make_at_once()?;
@@ -240,6 +245,14 @@ impl<'a> Unfinished<'a> {
 
 fn inode_of(disk: &Disk) -> Outcome<u64> {
     Ok(disk.metadata().or_fail_doing(exit::FAILED, cannot("read the disk", &disk.path))?.ino())
+}
+
+/// Writes what the kernel still holds for a device. One that has ended meanwhile has been written.
+fn sync_device(device: &Path) -> io::Result<()> {
+    match File::open(device).and_then(|device| device.sync_all()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Writes what the kernel still holds of a disk's file.

@@ -64,6 +64,8 @@ impl Front for UblkDevices {
 
     fn end_with_last_user(&self, device: &Path) -> Result<(), String> {
         let record = record_of(device)?;
+        // First, so that a command that comes right after the last user waits for its end.
+        record.note_end().map_err(|e| format!("cannot note that it ends: {e}"))?;
         // SAFETY: kill takes numbers. The record's process lives, for it holds the lock.
         match unsafe { libc::kill(record.process, server::END_UNUSED) } {
             0 => Ok(()),
@@ -96,6 +98,11 @@ pub fn all() -> impl Iterator<Item = PathBuf> {
 pub fn file_behind(device: &Path) -> Option<PathBuf> {
     let record = record::of(number_of(device)?)?;
     fs::read_link(format!("/proc/{}/fd/{}", record.process, record.descriptor)).ok()
+}
+
+/// Whether the process of a device was asked to end with its last user.
+pub fn ends_with_last_user(device: &Path) -> bool {
+    record_of(device).is_ok_and(|record| record.ends)
 }
 
 fn served() -> impl Iterator<Item = Record> {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 const RECORDS: &str = "/run/oncefs/ublk";
 /// Locked by a command that removes what servers left. No number has this name.
 const REMOVAL_LOCK: &str = "removal.lock";
+/// The word at the end of the record of a server that was asked to end with the last user of its device.
+const ENDS: &str = "ends";
 /// A server answers what is under way before it ends.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -25,6 +27,8 @@ pub struct Record {
     pub descriptor: i32,
     /// The disk's file: device number and inode number.
     pub file: (u64, u64),
+    /// It was asked to end with the last user of the device.
+    pub ends: bool,
 }
 
 /// The state of a record's server.
@@ -76,6 +80,11 @@ impl Record {
         keep_in(self, Path::new(RECORDS))
     }
 
+    /// Adds, for other processes, that the server is asked to end with the last user of its device.
+    pub fn note_end(&self) -> io::Result<()> {
+        note_end_in(self, Path::new(RECORDS))
+    }
+
     fn encode(&self) -> String {
         let Self { process, descriptor, file: (device, inode), .. } = self;
         format!("{process} {descriptor} {device} {inode}\n")
@@ -86,7 +95,9 @@ impl Record {
         let process = words.next()?.parse().ok()?;
         let descriptor = words.next()?.parse().ok()?;
         let file = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-        words.next().is_none().then_some(Self { number, process, descriptor, file })
+        let rest: Vec<&str> = words.collect();
+        let ends = !rest.is_empty();
+        rest.iter().all(|word| *word == ENDS).then_some(Self { number, process, descriptor, file, ends })
     }
 
     /// Waits until the server has ended. False: it has not.
@@ -94,7 +105,7 @@ impl Record {
         let until = Instant::now() + END_PATIENCE;
         loop {
             match look(Path::new(RECORDS), self.number) {
-                Some(Found::Served(record)) if record == *self => {}
+                Some(Found::Served(found)) if (found.process, found.file) == (self.process, self.file) => {}
                 _ => return true,
             }
             if Instant::now() > until {
@@ -117,6 +128,12 @@ fn keep_in(record: &Record, records: &Path) -> io::Result<Kept> {
     file.write_all(record.encode().as_bytes())?;
     fs::rename(&new, &path)?;
     Ok(Kept { path, _lock: file })
+}
+
+fn note_end_in(record: &Record, records: &Path) -> io::Result<()> {
+    // In the file itself, because its lock tells that the server lives.
+    let mut file = File::options().append(true).open(records.join(record.number.to_string()))?;
+    file.write_all(format!("{ENDS}\n").as_bytes())
 }
 
 /// The number of a ublk device.
@@ -179,11 +196,24 @@ mod tests {
     #[test]
     fn a_record_tells_whether_its_server_lives_and_goes_with_it() {
         let records = tempfile::tempdir().unwrap();
-        let record = Record { number: 3, process: 77, descriptor: 5, file: (61, 9) };
+        let record = Record { number: 3, process: 77, descriptor: 5, file: (61, 9), ends: false };
         let kept = keep_in(&record, records.path()).unwrap();
         assert!(matches!(&all_in(records.path())[..], [Found::Served(found)] if *found == record));
         drop(kept);
         assert!(all_in(records.path()).is_empty());
+    }
+
+    #[test]
+    fn a_record_tells_that_its_server_was_asked_to_end_however_often() {
+        let records = tempfile::tempdir().unwrap();
+        let record = Record { number: 3, process: 77, descriptor: 5, file: (61, 9), ends: false };
+        let _kept = keep_in(&record, records.path()).unwrap();
+        for _ in 0..2 {
+            note_end_in(&record, records.path()).unwrap();
+            let [Found::Served(found)] = &all_in(records.path())[..] else { panic!("its server lives") };
+            assert_eq!(*found, Record { ends: true, ..record });
+        }
+        assert!(note_end_in(&Record { number: 4, ..record }, records.path()).is_err(), "it has no record");
     }
 
     #[test]
@@ -206,7 +236,7 @@ mod tests {
         fs::write(records.path().join("4"), "77 5 61 9\n").unwrap();
         let mut found = all_in(records.path());
         let Some(Found::Left(left)) = found.pop() else { panic!("its server is gone") };
-        let record = Record { number: 4, process: 78, descriptor: 5, file: (61, 9) };
+        let record = Record { number: 4, process: 78, descriptor: 5, file: (61, 9), ends: false };
         let _kept = keep_in(&record, records.path()).unwrap();
         assert!(!left.forget());
         assert!(matches!(&all_in(records.path())[..], [Found::Served(found)] if *found == record));

@@ -79,6 +79,7 @@ fn run(control: &mut Control, info: &Info, disk: File, is_read_only: bool, signa
         process: std::process::id().cast_signed(),
         descriptor: disk.as_raw_fd(),
         file: (found.dev(), found.ino()),
+        ends: false,
     };
     let kept = record.keep().or_fail_doing(exit::FAILED, doing())?;
     let is_started = Arc::new(AtomicBool::new(false));

@@ -43,7 +43,11 @@ fn await_ready(mut daemon: Child, volume: &Path) -> Outcome {
     BufReader::new(pipe).read_line(&mut word).or_fail_doing(exit::MOUNT_SYSTEM, "cannot read from the daemon")?;
     match word.trim_end().split_once(' ') {
         _ if word.trim_end() == READY => Ok(()),
-        Some((code, message)) => Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message)),
+        Some((code, message)) => {
+            // It has said all, and ends. A command that tries again would collect dead processes.
+            daemon.wait().or_fail(exit::MOUNT_SYSTEM)?;
+            Err(Failure::new(code.parse().unwrap_or(exit::MOUNT_FAILED), message))
+        }
         None => {
             let status = daemon.wait().or_fail(exit::MOUNT_SYSTEM)?;
             let how = status
@@ -55,5 +59,21 @@ fn await_ready(mut daemon: Child, volume: &Path) -> Outcome {
             );
             Err(Failure::new(exit::MOUNT_FAILED, text))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_fails_leaves_no_dead_process() {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "echo 32 it is in use"]).stdout(Stdio::piped());
+        let daemon = command.spawn().unwrap();
+        let process = format!("/proc/{}", daemon.id());
+        let failure = await_ready(daemon, Path::new("/volume")).unwrap_err();
+        assert_eq!((failure.code, failure.message.as_str()), (32, "it is in use"));
+        assert!(!Path::new(&process).exists());
     }
 }

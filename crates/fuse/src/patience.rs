@@ -137,7 +137,7 @@ impl Patience {
         file.in_a_row = 0;
         self.is_short.store(true, Ordering::Release);
         let until = *file.short_since.get_or_insert(now) + file.patience;
-        Some(Wait { patience: self.clone(), ino, until })
+        Some(Wait { patience: self.clone(), ino, until, has_time: now < until })
     }
 
     /// A write of a file found room.
@@ -158,11 +158,20 @@ impl Patience {
         self.is_short.store(is_short, Ordering::Release);
     }
 
+    /// The beginning of a message.
+    fn why_in_vain(&self) -> &'static str {
+        match self.is_over() {
+            true => "the daemon is asked to end before there is room for",
+            false => "no room came for",
+        }
+    }
+
     fn waited_in_vain(&self, ino: Ino) {
         let mut files = self.files.lock();
         let Some(file) = files.get_mut(&ino).filter(|file| !file.has_given_up) else { return };
         file.has_given_up = true;
-        log::error!("no room came for the disk with inode {}: its writes wait no more, and fail without room", ino.0);
+        let why = self.why_in_vain();
+        log::error!("{why} the disk with inode {}: its writes wait no more, and fail without room", ino.0);
     }
 
     fn end(&self, ino: Ino) {
@@ -180,6 +189,8 @@ pub(crate) struct Wait {
     ino: Ino,
     /// How long it waits though no room is to be expected.
     pub(crate) until: Instant,
+    /// That was later than its beginning. Without this, it waits no longer than a write of any file.
+    has_time: bool,
 }
 
 /// When a write waits no more, though no room is to be expected.
@@ -202,10 +213,10 @@ impl Wait {
 
     /// The write is about to be answered.
     pub(crate) fn end(self, has_found_room: bool) {
-        let (patience, ino) = (self.patience.clone(), self.ino);
+        let (patience, ino, has_time) = (self.patience.clone(), self.ino, self.has_time);
         drop(self);
-        patience.waited.fetch_add(1, Ordering::Relaxed);
-        patience.waited_in_vain.fetch_add(u64::from(!has_found_room), Ordering::Relaxed);
+        patience.waited.fetch_add(u64::from(has_time), Ordering::Relaxed);
+        patience.waited_in_vain.fetch_add(u64::from(has_time && !has_found_room), Ordering::Relaxed);
         match has_found_room {
             true => patience.found_room(ino),
             false => patience.waited_in_vain(ino),
@@ -289,6 +300,24 @@ mod tests {
         patience.end_all();
         assert!(wait.deadline().is_over(now));
         assert!(patience.begin(DISK, now).is_none());
+    }
+
+    #[test]
+    fn the_log_tells_a_wait_that_was_cut_short_from_one_whose_time_was_over() {
+        let (patience, _) = patience();
+        assert_eq!(patience.why_in_vain(), "no room came for");
+        patience.end_all();
+        assert!(patience.why_in_vain().contains("asked to end"));
+    }
+
+    #[test]
+    fn a_write_that_comes_when_the_time_of_its_disk_is_over_did_not_wait() {
+        let (patience, now) = patience();
+        patience.begin(DISK, now).unwrap().end(false);
+        for _ in 0..3 {
+            patience.begin(DISK, now + MINUTE).unwrap().end(false);
+        }
+        assert_eq!(patience.waited(), (1, 1));
     }
 
     #[test]

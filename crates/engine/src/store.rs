@@ -166,13 +166,22 @@ impl Store {
     }
 
     /// Ends the background threads, commits and checkpoints. Does nothing on a volume that is driven by hand or was
-    /// opened read-only. Others can open the volume once the last reference to this is gone.
+    /// opened read-only. Others can open the volume once the last reference to this is gone. After an error, changes may
+    /// be under way: the lock in the cluster of a volume in objects stays then, and its next head fences this process.
     ///
     /// # Errors
     ///
     /// - [`Error::ReadOnly`]: the volume failed earlier; what was published since its last commit is lost.
     /// - [`Error::Io`], [`Error::NoSpace`], [`Error::Corrupt`]: the last commit or checkpoint failed.
     pub fn close(&self) -> Result<()> {
+        self.end_and_checkpoint().inspect_err(|_| {
+            if let Some(hold) = &self.hold {
+                hold.leave();
+            }
+        })
+    }
+
+    fn end_and_checkpoint(&self) -> Result<()> {
         let Some(threads) = self.threads.lock().take() else {
             // Opened for repair, unless it was closed before or has no files on the host.
             let was_closed = self.is_closed.swap(true, Ordering::AcqRel) || self.hold.is_none();

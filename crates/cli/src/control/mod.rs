@@ -7,3 +7,4 @@ pub mod protocol;
 pub mod server;
 pub mod target;
 pub mod tree_work;
+mod under_way;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION, WORKING_EVERY};
+use super::under_way::UnderWay;
 use crate::process::places::Places;
 
 /// Connections served at a time, each with a thread. More than any user's commands need.
@@ -47,6 +48,7 @@ impl Client {
 #[derive(Clone)]
 pub struct Server {
     waiting: Arc<Mutex<Waiting>>,
+    requests: UnderWay,
     socket: Arc<SocketPath>,
 }
 
@@ -72,7 +74,7 @@ impl Server {
     pub fn start(volume: &Path, handler: Arc<dyn Handler>) -> io::Result<Self> {
         let socket = SocketPath::in_volume(volume)?;
         let listener = listen(&socket)?;
-        let server = Self { waiting: Arc::default(), socket: Arc::new(socket) };
+        let server = Self { waiting: Arc::default(), requests: UnderWay::default(), socket: Arc::new(socket) };
         let serving = server.clone();
         std::thread::Builder::new().name("control".into()).spawn(move || serving.accept(&listener, &handler))?;
         Ok(server)
@@ -89,6 +91,12 @@ impl Server {
         if let Err(e) = telling {
             log::warn!("cannot start a thread: {e}; commands may give up waiting for the end");
         }
+    }
+
+    /// Answers no request from here on, and waits for those under way, at most for `patience`. False: one is still under
+    /// way.
+    pub fn end_requests(&self, patience: Duration) -> bool {
+        self.requests.end_all(patience)
     }
 
     /// Reports work under way until the volume is closed.
@@ -151,7 +159,10 @@ impl Server {
     fn serve(&self, mut stream: UnixStream, handler: &dyn Handler) {
         let reply = match read_request(&stream) {
             Ok(Request::WaitExit) => return self.keep_waiting(stream),
-            Ok(request) => answer(&stream, &request, handler),
+            Ok(request) => match self.requests.begin() {
+                Some(_begun) => answer(&stream, &request, handler),
+                None => Err("the volume is closed: mount it again".into()),
+            },
             Err(message) => Err(message),
         };
         let _ = send(&mut stream, &reply.map_or_else(Reply::Error, Reply::Ok));
@@ -264,15 +275,17 @@ mod tests {
     fn work_ends_with_its_client() {
         let volume = tempfile::tempdir().unwrap();
         let (sender, ended) = channel();
-        let _server = Server::start(volume.path(), Arc::new(Endless(Mutex::new(sender)))).unwrap();
+        let server = Server::start(volume.path(), Arc::new(Endless(Mutex::new(sender)))).unwrap();
         let mut client = UnixStream::connect(SocketPath::in_volume(volume.path()).unwrap().path).unwrap();
         client.write_all(b"{\"version\":1,\"request\":\"stats\"}\n").unwrap();
         let mut working = String::new();
         BufReader::new(&client).read_line(&mut working).unwrap();
         assert_eq!(working, "\"working\"\n", "work that takes long is told of");
         assert!(ended.try_recv().is_err());
+        assert!(!server.end_requests(Duration::ZERO), "the lock would be given up under the work");
         drop(client);
         ended.recv_timeout(Duration::from_secs(10)).expect("the work goes on without its client");
+        assert!(server.end_requests(Duration::MAX));
     }
 
     #[test]

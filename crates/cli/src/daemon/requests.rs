@@ -35,6 +35,10 @@ use crate::names::{Name, shown};
 /// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
+/// The lock in the cluster is not given up while a command is at work for longer than this. As long as a lease: the next
+/// head waits no longer if the lock stays.
+const COMMANDS_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Files open for writing in one answer.
 const OPEN_MAX: usize = 10_000;
 
@@ -43,6 +47,15 @@ const EXPLAINED_RUNS_MAX: usize = 8192;
 
 /// Commands are root's.
 const ROOT: Caller<'static> = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
+
+/// Whether the kernel may send requests while the volume is closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Requests {
+    /// All were answered, and none comes any more.
+    Over,
+    /// The mount is in use, or the session failed.
+    MayCome,
+}
 
 /// An open volume with its file system and its control socket.
 pub struct OpenVolume {
@@ -117,14 +130,17 @@ impl OpenVolume {
         self.kernel_cache.get().is_some_and(|cache| cache.has_open_files())
     }
 
-    /// Closes the volume once, and tells the waiting commands.
-    pub fn close(&self) -> Result<(), String> {
+    /// Closes the volume once, lets another machine open it, and tells the waiting commands.
+    pub fn close(&self, requests: Requests) -> Result<(), String> {
         let close = || {
             if let Some(control) = self.control.get() {
                 control.announce_closing();
             }
             drop(self.history.lock().unwrap_or_else(PoisonError::into_inner).take());
             let closed = self.file_system.close().and_then(|()| self.file_system.flush());
+            if closed.is_ok() && requests == Requests::Over {
+                self.let_go();
+            }
             let outcome = match self.is_shut_down.load(Ordering::Acquire) {
                 true => Ok(()),
                 false => closed.map_err(|e| format!("not everything became durable: {e}")),
@@ -135,6 +151,19 @@ impl OpenVolume {
             outcome
         };
         self.closed.get_or_init(close).clone()
+    }
+
+    /// Gives up the lock in the cluster, unless a command is at work, which could change objects under the next head.
+    /// Threads that answer commands keep the volume to the end of the process, so dropping it is not enough.
+    fn let_go(&self) {
+        let store = self.file_system.store();
+        if store.lease().is_none() {
+            return;
+        }
+        match self.control.get().is_none_or(|control| control.end_requests(COMMANDS_PATIENCE)) {
+            true => store.let_go(),
+            false => log::warn!("a command is still at work: the next head waits for the end of the lease"),
+        }
     }
 
     /// Makes durable what the mode names, and nothing from then on. `sync` writes the kernel's dirty pages back; after

@@ -18,7 +18,7 @@ use oncefs_fuse::{
 };
 
 use super::memory_budget::Budget;
-use super::requests::OpenVolume;
+use super::requests::{OpenVolume, Requests};
 use super::task::Task;
 use super::{logging, metrics_endpoint, systemd};
 use crate::control::in_use;
@@ -156,7 +156,7 @@ fn serve_unprivileged(
 ) -> Outcome {
     let daemon = signals.end_while(task.options.standby, || OpenVolume::open(task, budget))?;
     let (mounter, metrics) = (&kernel.mounter.clone(), kernel.metrics.take());
-    let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close()))?;
+    let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close(Requests::MayCome)))?;
     let watch = start_threads(task, &session, &daemon, mounter, signals)
         .and_then(|watch| answer_prometheus(task, &daemon, metrics).map(|()| watch))
         .inspect_err(|_| mounter.detach())
@@ -168,9 +168,7 @@ fn serve_unprivileged(
     let served = session.run().inspect_err(|e| abort(mounter, e));
     systemd::notify(systemd::STOPPING);
     drop(watch);
-    let closed = daemon.close();
-    // Threads that answer commands keep the volume to the end of the process. No request comes from the kernel any more.
-    daemon.file_system.store().let_go();
+    let closed = daemon.close(if served.is_ok() { Requests::Over } else { Requests::MayCome });
     log::info!("unmounted {} from {}", shown(&task.volume), shown(&task.dir));
     say_what_calls_cost();
     let doing = format!("serving {} ended unexpectedly (mount it again)", shown(&task.dir));
@@ -329,7 +327,8 @@ fn end_on_signal(signals: &EndSignals, dir: &Path, daemon: &OpenVolume, mounter:
     }
     signals.wait(Some(END_PATIENCE));
     log::warn!("{} is still in use: closing the volume anyway", shown(dir));
-    let closed = daemon.close();
+    // This thread ends the process, so it waits for one that has closed the volume to give up the lock in the cluster.
+    let closed = daemon.close(Requests::MayCome);
     // The mounter outlives this process, so that this process's last thread is not the last in the mount's namespace.
     std::process::exit(if closed.is_ok() { 0 } else { exit::FAILED.into() });
 }

@@ -19,8 +19,8 @@ impl Store {
     }
 
     /// Lets another machine open a volume in objects, although this value lives on: ends the lease, and gives up the lock
-    /// in the cluster. The caller has closed the volume, and answers no request any more. After a lost lease, or without
-    /// one, there is nothing to give up.
+    /// in the cluster. The caller has closed the volume without an error, answers no request any more, and has none under
+    /// way. After a lost lease, or without one, there is nothing to give up.
     ///
     /// A crash before or in it leaves the lock, and the next head waits for the end of the lease; the lock without the
     /// lease's last record does not occur, because that record comes first.

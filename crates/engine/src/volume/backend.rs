@@ -25,6 +25,10 @@ pub trait Hold: Send + Sync {
 
     /// Lets another machine open the volume, before this is dropped. The caller has closed the volume.
     fn let_go(&self) {}
+
+    /// Leaves the lock as a dead process does, whatever happens to this: the next opener keeps this process off first.
+    /// Changes may still be under way.
+    fn leave(&self) {}
 }
 
 /// The devices, the sorted state and the lock of a volume, wherever they are.
@@ -105,7 +109,8 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
-    use crate::kv::MemoryKv;
+    use crate::device::{Fault, Faults, Lasts};
+    use crate::kv::{FaultyKv, MemoryKv};
     use crate::{Blocks, OpenOptions, Store};
 
     /// Notes whether nothing else had the sorted state when it was dropped.
@@ -131,5 +136,31 @@ mod tests {
         assert!(!was_last.load(Relaxed));
         drop(shared);
         assert!(was_last.load(Relaxed));
+    }
+
+    /// Notes whether the lock was left to the next opener.
+    struct Leaving(Arc<AtomicBool>);
+
+    impl Hold for Leaving {
+        fn leave(&self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_lock_stays_if_the_last_checkpoint_fails_because_its_changes_may_be_under_way() {
+        for fails in [false, true] {
+            let (faults, is_left) = (Arc::new(Faults::default()), Arc::new(AtomicBool::new(false)));
+            let medium = Backend::in_memory(Blocks(4096));
+            let kv = Arc::new(FaultyKv::new(medium.kv.clone(), faults.clone()));
+            let backend = Backend { kv, ..medium };
+            Store::format_on(&backend, Blocks(4096)).unwrap();
+            let hold = Some(Box::new(Leaving(is_left.clone())) as Box<dyn Hold>);
+            let store = Store::open_on(Backend { hold, ..backend }, &OpenOptions::new(32 << 20)).unwrap();
+            if fails {
+                faults.arm(faults.count(), Fault::Broken, Lasts::UntilMended);
+            }
+            assert_eq!((store.close().is_err(), is_left.load(Relaxed)), (fails, fails));
+        }
     }
 }

@@ -39,6 +39,12 @@ impl Hold for ExclusiveLock {
         drop(objects);
     }
 
+    fn leave(&self) {
+        if let Some(objects) = &mut *self.objects.lock() {
+            objects.leave();
+        }
+    }
+
     fn cluster(&self) -> Option<ClusterReport> {
         self.objects.lock().as_ref().map(HeldObjects::report)
     }

@@ -19,6 +19,8 @@ pub struct HeldObjects {
     devices: Vec<Arc<dyn Device>>,
     room: Arc<ObjectRoom>,
     room_watch: Option<RoomWatch>,
+    /// The lock stays in the cluster.
+    is_left: bool,
 }
 
 impl HeldObjects {
@@ -31,7 +33,7 @@ impl HeldObjects {
         room: Arc<ObjectRoom>,
     ) -> std::io::Result<Self> {
         let room_watch = Some(RoomWatch::start(room.clone())?);
-        Ok(Self { hold, epoch, renewer: Some(renewer), devices, room, room_watch })
+        Ok(Self { hold, epoch, renewer: Some(renewer), devices, room, room_watch, is_left: false })
     }
 
     /// Who holds them, how the lease goes, and what the cluster tells of the pool.
@@ -56,6 +58,12 @@ impl HeldObjects {
         report
     }
 
+    /// Leaves the lock to the next process, which fences this one: changes may be under way that no flush waits for.
+    pub fn leave(&mut self) {
+        self.is_left = true;
+        self.hold.leave_to_the_next();
+    }
+
     /// The lease.
     pub fn lease(&self) -> Option<Arc<HeldLease>> {
         self.renewer.as_ref().map(|renewer| renewer.lease().clone())
@@ -67,6 +75,9 @@ impl Drop for HeldObjects {
     /// come after its own.
     fn drop(&mut self) {
         drop(self.room_watch.take());
+        if self.is_left {
+            return;
+        }
         let failed = self.devices.iter().find_map(|device| device.flush().err());
         match (failed, self.renewer.take()) {
             (None, Some(renewer)) => renewer.release(),

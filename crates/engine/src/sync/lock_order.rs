@@ -188,6 +188,15 @@ mod check {
         });
     }
 
+    /// Asserts that a thread that waits for requests of other threads holds no lock that one of them may need.
+    pub fn assert_may_wait_for_requests() {
+        HELD.with_borrow(|held| {
+            let places = held.iter().map(|taken| taken.place);
+            let needed = places.into_iter().find(|it| it.rank >= LockRank::Map || it.rank == LockRank::Checkpointing);
+            assert!(needed.is_none(), "lock order: {needed:?} is held by a thread that waits for requests");
+        });
+    }
+
     /// Asserts that a thread that reads from the disk holds nothing that a commit or a publication waits for. Counts
     /// the reads.
     pub fn assert_may_read_disk(reads: u64) {
@@ -395,8 +404,8 @@ mod check {
 
 #[cfg(feature = "checked")]
 pub use check::{
-    Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room, count_looks,
-    count_reads, most_held, reading_again, take_most,
+    Held, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_requests,
+    assert_may_wait_for_room, count_looks, count_reads, most_held, reading_again, take_most,
 };
 
 #[cfg(not(feature = "checked"))]
@@ -428,6 +437,10 @@ mod unchecked {
     /// Checked under the feature `checked` only.
     #[inline]
     pub fn assert_may_wait_for_room() {}
+
+    /// Checked under the feature `checked` only.
+    #[inline]
+    pub fn assert_may_wait_for_requests() {}
 
     /// Checked under the feature `checked` only.
     #[inline]
@@ -485,6 +498,6 @@ mod unchecked {
 
 #[cfg(not(feature = "checked"))]
 pub use unchecked::{
-    Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
-    count_looks, count_reads, most_held, reading_again, take_most,
+    Held, Place, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_requests,
+    assert_may_wait_for_room, count_looks, count_reads, most_held, reading_again, take_most,
 };

@@ -21,8 +21,9 @@ use scheduled as imp;
 
 use lock_order::{Held, Place};
 pub use lock_order::{
-    LockRank, MostHeld, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk, assert_may_wait_for_room,
-    count_looks, count_reads, most_held, reading_again, take_most,
+    LockRank, MostHeld, RoomHeld, as_another_thread, assert_claimed, assert_may_read_disk,
+    assert_may_wait_for_requests, assert_may_wait_for_room, count_looks, count_reads, most_held, reading_again,
+    take_most,
 };
 
 #[cfg(feature = "schedules")]

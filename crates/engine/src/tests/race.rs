@@ -83,7 +83,11 @@ impl Watch for Hooks {
 }
 
 fn volume() -> (Devices, Arc<HookedDevice>, Arc<Volume>) {
-    let devices = Devices::new(Blocks(40_000), one_level());
+    volume_with(one_level())
+}
+
+fn volume_with(settings: Settings) -> (Devices, Arc<HookedDevice>, Arc<Volume>) {
+    let devices = Devices::new(Blocks(40_000), settings);
     let data = Watched::new(&devices.data, Hooks::default());
     let volume = Arc::new(devices.open_with(data.clone()));
     (devices, data, volume)

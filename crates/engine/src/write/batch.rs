@@ -137,6 +137,15 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// Candidates that are not confirmed: blocks with these pbns are stored anew.
+    pub fn pass_over(&mut self, pbns: &HashSet<Pbn>) {
+        for outcome in &mut self.outcomes {
+            if matches!(outcome, Outcome::Candidate(pbn) if pbns.contains(pbn)) {
+                *outcome = Outcome::Anew(None);
+            }
+        }
+    }
+
     /// What was set aside is a candidate again.
     pub fn take_up(&mut self) {
         for outcome in &mut self.outcomes {

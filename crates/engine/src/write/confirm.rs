@@ -13,6 +13,7 @@ use crate::read::stored::BlockReader;
 use crate::state::loading::Metadata;
 use crate::write::batch::{Batch, Outcome};
 use crate::write::place::Placer;
+use crate::write::under_way::Awaits;
 use crate::{BLOCK_BYTES, Pbn, WriteMode};
 
 part! {
@@ -93,6 +94,11 @@ impl BatchConfirmer {
         }
     }
 
+    /// The requests whose blocks this batch can confirm once they are published.
+    pub fn awaits(&self, batch: &Batch) -> Awaits {
+        if self.leaves_comparisons(batch) { Awaits::Fingerprinted } else { Awaits::All }
+    }
+
     /// Whether blocks that would have to be read are stored anew, for the worker to compare later. With a worker, no
     /// program waits for a comparison.
     fn leaves_comparisons(&self, batch: &Batch) -> bool {
@@ -110,7 +116,8 @@ impl BatchConfirmer {
         unsure.sort_unstable();
         self.stats.counters.blocks_compared.fetch_add(unsure.len() as u64, Relaxed);
         self.compare_written(batch, &unsure);
-        batch.completed.retain(|index| entries[*index].is_some_and(|entry| entry.fingerprint.is_none()));
+        // Those that an earlier call compared have no entry here.
+        batch.completed.retain(|index| entries[*index].is_none_or(|entry| entry.fingerprint.is_none()));
     }
 
     /// Compares blocks with their targets, which come in ascending order. A target that cannot be read, or that has the

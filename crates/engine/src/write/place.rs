@@ -94,7 +94,7 @@ impl Placer {
         let blocks: Vec<_> =
             indexes.iter().filter_map(|index| Some((batch.tags[*index], batch.pbn(*index)?))).collect();
         assert_eq!(blocks.len(), indexes.len(), "each announced block is placed");
-        batch.announced.push(self.under_way.announce(&blocks, runs));
+        batch.announced.push(self.under_way.announce(&blocks, runs, batch.fingerprints_all));
     }
 
     /// Ends the claims of a batch that is not published, and frees what was allocated for it.

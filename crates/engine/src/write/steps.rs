@@ -24,7 +24,7 @@ use crate::write::place::Placer;
 use crate::write::publish::OnPublish;
 use crate::write::publish_batch::BatchPublisher;
 use crate::write::share_open::OpenRunSharer;
-use crate::write::under_way::{AwaitedRequests, UnderWay};
+use crate::write::under_way::{AwaitedRequests, Awaits, UnderWay};
 use crate::{BLOCK_BYTES, Change, Lbn, MapId, Result, Stage, WriteMode};
 
 /// A request up to its publication.
@@ -126,12 +126,11 @@ impl Writer {
             open_runs = self
                 .stats
                 .timed(Stage::Decide, blocks, || self.decider.decide(map, &mut batch, holders, &current, stream))?;
-            if !is_locked {
-                // The requests that are awaited may need the map's lock.
-                let (placed, requests) = self.under_way.find(batch.candidates());
-                batch.set_aside(&placed);
-                awaited = requests;
-            }
+            let awaits = if is_locked { Awaits::None } else { self.batch_confirmer.awaits(&batch) };
+            let found = self.under_way.find(batch.candidates(), awaits);
+            batch.set_aside(&found.awaited);
+            batch.pass_over(&found.passed_over);
+            awaited = found.requests;
             self.stats.timed(Stage::Confirm, blocks, || self.batch_confirmer.confirm(&mut batch));
         } else if !stream.open.is_empty() {
             self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));

@@ -9,7 +9,7 @@ use hashbrown::HashSet;
 use crate::base::part;
 use crate::hints::levels::HintLevels;
 use crate::space::allocator::Run;
-use crate::sync::{Condvar, LockRank, Mutex, assert_may_wait_for_room};
+use crate::sync::{Condvar, LockRank, Mutex, assert_may_wait_for_requests};
 use crate::{Pbn, Tag};
 
 part! {
@@ -35,6 +35,8 @@ struct Requests {
 /// The blocks of one request.
 struct Placed {
     request: u64,
+    /// Whether they get fingerprints, which confirm them without a read.
+    are_fingerprinted: bool,
     /// In ascending order.
     runs: Vec<Run>,
 }
@@ -59,6 +61,28 @@ impl Drop for Announced {
     }
 }
 
+/// The requests that another one may wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaits {
+    /// All of them.
+    All,
+    /// Those whose blocks get fingerprints. It would not compare the others' blocks.
+    Fingerprinted,
+    /// None: it holds the lock of its map, which one of them may need.
+    None,
+}
+
+/// The candidates of a request that other requests have placed and not published.
+#[derive(Default)]
+pub struct Found {
+    /// Those to confirm once they are published.
+    pub awaited: HashSet<Pbn>,
+    /// The others, which are stored anew. Their hints are not stale.
+    pub passed_over: HashSet<Pbn>,
+    /// The requests that have placed `awaited`.
+    pub requests: AwaitedRequests,
+}
+
 /// Requests whose blocks a batch may share.
 #[derive(Default)]
 pub struct AwaitedRequests(Vec<u64>);
@@ -73,39 +97,41 @@ impl AwaitedRequests {
 impl UnderWay {
     /// Announces blocks that are placed in `runs`, and gives them hints. If they are not published, the hints are stale
     /// ones.
-    pub fn announce(self: &Arc<Self>, blocks: &[(Tag, Pbn)], mut runs: Vec<Run>) -> Announced {
+    pub fn announce(self: &Arc<Self>, blocks: &[(Tag, Pbn)], mut runs: Vec<Run>, are_fingerprinted: bool) -> Announced {
         runs.sort_unstable_by_key(|run| run.pbn);
         let request = {
             let mut requests = self.requests.lock();
             requests.announced += 1;
             let request = requests.announced;
-            requests.placed.push(Placed { request, runs });
+            requests.placed.push(Placed { request, are_fingerprinted, runs });
             request
         };
         self.hint_levels.update_hints(&[], blocks);
         Announced { under_way: self.clone(), request }
     }
 
-    /// Which of these pbns requests have placed and not published, and the requests.
-    pub fn find(&self, pbns: impl Iterator<Item = Pbn>) -> (HashSet<Pbn>, AwaitedRequests) {
+    /// Which of these pbns other requests have placed and not published, for a request that awaits such ones.
+    pub fn find(&self, pbns: impl Iterator<Item = Pbn>, awaits: Awaits) -> Found {
         let requests = self.requests.lock();
-        let mut placed = HashSet::new();
-        let mut awaited = Vec::new();
+        let mut found = Found::default();
         for pbn in pbns {
-            if let Some(found) = requests.placed.iter().find(|placed| placed.has(pbn)) {
-                placed.insert(pbn);
-                awaited.push(found.request);
+            let Some(placed) = requests.placed.iter().find(|placed| placed.has(pbn)) else { continue };
+            if awaits == Awaits::All || (awaits == Awaits::Fingerprinted && placed.are_fingerprinted) {
+                found.awaited.insert(pbn);
+                found.requests.0.push(placed.request);
+            } else {
+                found.passed_over.insert(pbn);
             }
         }
-        awaited.sort_unstable();
-        awaited.dedup();
-        (placed, AwaitedRequests(awaited))
+        found.requests.0.sort_unstable();
+        found.requests.0.dedup();
+        found
     }
 
     /// Waits until these requests have published their blocks or failed. The caller holds no lock that a publication
-    /// needs.
+    /// needs, that of a map included.
     pub fn wait(&self, awaited: &AwaitedRequests) {
-        assert_may_wait_for_room();
+        assert_may_wait_for_requests();
         let mut requests = self.requests.lock();
         while requests.placed.iter().any(|placed| awaited.0.contains(&placed.request)) {
             self.ended.wait(&mut requests);

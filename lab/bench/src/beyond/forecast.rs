@@ -10,6 +10,10 @@ use crate::aligned::BLOCK_BYTES;
 const BYTES: f64 = 100e12;
 /// Files of this size fill it, which is what a name costs least for.
 const FILE_BYTES: f64 = 1e6;
+/// An object of records is split when it has so many keys.
+const KEYS_MAX: f64 = 100_000.0;
+/// Bytes of the log of a large volume, unless `mkfs --log-size` says otherwise.
+const LOG_BYTES: f64 = 67_108_864.0;
 const GIB: f64 = 1_073_741_824.0;
 
 /// The table, as far as the readings reach.
@@ -44,8 +48,9 @@ pub fn table(readings: &Readings) -> String {
     );
     row(
         "objects with records",
-        measured("record-objects-per-million").map(|objects| format!("{:.0}", objects * files / 1e6)),
-        format!("{} for a million files", number("record-objects-per-million", 1)),
+        measured("keys-per-name")
+            .map(|keys| format!("{:.0} to {:.0}", keys * files / KEYS_MAX, 2.0 * keys * files / KEYS_MAX)),
+        format!("{} keys for a file; an object has half of {KEYS_MAX:.0} to all of them", number("keys-per-name", 1)),
     );
     row(
         "traffic of the log while it is filled, without fsync",
@@ -65,9 +70,9 @@ pub fn table(readings: &Readings) -> String {
 fn recovery(readings: &Readings) -> Option<String> {
     let measured = |what: &str| readings.spread(what, ONCEFS).map(|spread| spread.median);
     let (clean, crashed) = (measured("mount-clean")?, measured("mount-crashed")?);
-    let (replayed, size) = (measured("log-replayed")?, measured("log-size")?);
+    let replayed = measured("log-replayed")?;
     // A crashed mount fences the head before it, too, once.
-    let seconds = clean + (crashed - clean).max(0.0) * (size / replayed).max(1.0);
+    let seconds = clean + (crashed - clean).max(0.0) * (LOG_BYTES / replayed).max(1.0);
     Some(format!("at most {seconds:.0} s"))
 }
 
@@ -76,11 +81,11 @@ fn recovery_terms(readings: &Readings) -> String {
         readings.spread(what, ONCEFS).map_or("-".to_owned(), |spread| format!("{:.digits$}", spread.median / unit))
     };
     format!(
-        "{} s with {} MB in the log, {} s with none; a log of {} MB",
+        "{} s with {} MB in the log, {} s with none; a log of {:.0} MB",
         number("mount-crashed", 1.0, 2),
         number("log-replayed", 1e6, 1),
         number("mount-clean", 1.0, 2),
-        number("log-size", 1e6, 0)
+        LOG_BYTES / 1e6
     )
 }
 
@@ -97,12 +102,13 @@ mod tests {
             ("mount-clean", 1.0),
             ("mount-crashed", 2.0),
             ("log-replayed", 8e6),
-            ("log-size", 64e6),
+            ("keys-per-name", 3.0),
         ] {
             readings.add(what, ONCEFS, 0, value);
         }
         let table = table(&readings);
         assert!(table.contains("728 GiB") && table.contains("at most 9 s"), "{table}");
-        assert!(table.contains("2.00 s with 8.0 MB in the log, 1.00 s with none; a log of 64 MB"), "{table}");
+        assert!(table.contains("2.00 s with 8.0 MB in the log, 1.00 s with none; a log of 67 MB"), "{table}");
+        assert!(table.contains("3000 to 6000"), "{table}");
     }
 }

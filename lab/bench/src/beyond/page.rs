@@ -65,7 +65,7 @@ const fn figure(what: &'static str, title: &'static str, unit: &'static str, div
     Figure { what, title, unit, divisor }
 }
 
-const FIGURES: [Figure; 21] = [
+const FIGURES: [Figure; 19] = [
     figure("fsync", "4 KiB with fdatasync, median", "ms", 1.0),
     figure("fsync-p99", "the same, 99th percentile", "ms", 1.0),
     figure("write", "sequential writes", "MB/s", 1e6),
@@ -76,12 +76,10 @@ const FIGURES: [Figure; 21] = [
     figure("keys-per-name", "keys for a file of one block", "", 1.0),
     figure("omap-per-name", "bytes of its keys and values", "bytes", 1.0),
     figure("omap-per-block-of-large", "the same for a block of a large file", "bytes", 1.0),
-    figure("record-objects-per-million", "objects with records for a million files", "", 1.0),
     figure("table-bytes-per-block", "block table for a stored block", "bytes", 1.0),
     figure("hint-bytes-per-block", "hints in memory for a stored block", "bytes", 1.0),
     figure("log-for-block", "log written for a block of a large file", "bytes", 1.0),
     figure("log-for-synced-block", "log written for a block with fdatasync", "bytes", 1.0),
-    figure("log-size", "objects of the log", "MB", 1e6),
     figure("data-when-full", "objects of data, before all is deleted", "MB", 1e6),
     figure("data-when-deleted", "objects of data, after it", "MB", 1e6),
     figure("metadata-when-deleted", "other objects, after it", "MB", 1e6),

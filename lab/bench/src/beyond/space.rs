@@ -59,7 +59,6 @@ pub fn names(round: &Round<'_>, readings: &mut Readings) -> Result<()> {
     let names = round.args.names as f64;
     note("keys-per-name", (records.keys - before.keys) as f64 / names);
     note("omap-per-name", (records.key_bytes - before.key_bytes) as f64 / names);
-    note("record-objects-per-million", (records.objects - before.objects) as f64 / names * 1e6);
     mounted.mount()?;
     let hint_bytes = |mounted: &Mounted<'_>| mounted.stats()?.number_at(&["caches", "hints", "bytes"]);
     let hints_before = hint_bytes(&mounted)?;
@@ -75,8 +74,6 @@ pub fn names(round: &Round<'_>, readings: &mut Readings) -> Result<()> {
     note("omap-per-block-of-large", (with_large.key_bytes as f64 - records.key_bytes as f64) / new_blocks);
     let table = mounted.objects()?.held(&["table"])?;
     note("table-bytes-per-block", table.bytes as f64 / stored_blocks as f64);
-    let log = mounted.objects()?.held(&["log"])?;
-    note("log-size", log.bytes as f64);
     Ok(())
 }
 

@@ -22,6 +22,7 @@ mod names;
 mod process;
 mod profiles;
 mod progress;
+mod random;
 mod replace;
 mod size;
 mod snapshots;

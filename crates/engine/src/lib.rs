@@ -123,6 +123,8 @@ pub use types::{
 #[cfg(any(test, feature = "testing"))]
 pub use volume::backend::TestHooks;
 pub use volume::backend::{Backend, Hold};
+pub use volume::cluster_superblock::{ClusterName, Localized};
+pub use volume::seal::SealingKey;
 #[cfg(any(test, feature = "testing"))]
 pub use volume::steps::BackgroundStep;
 pub use volume::unfinished::Unfinished;

@@ -28,6 +28,7 @@ use crate::{
 };
 
 mod clones;
+mod cluster;
 pub mod history;
 mod identity;
 mod policies;

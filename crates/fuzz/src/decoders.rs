@@ -19,6 +19,7 @@ use oncefs_engine::format::ops::{Op, OpReader, OpWriter};
 use oncefs_engine::format::page::{Entry, FLAGS_KNOWN, PAGE_BYTES, PAGE_ENTRIES, Page};
 use oncefs_engine::format::record_list::RecordList;
 use oncefs_engine::format::records_index::{self, IndexEntry};
+use oncefs_engine::format::sealed_superblock::SealedSuperblock;
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{at, backlog, file_policy, keys, label, record, varint};
 use oncefs_engine::{BLOCK_BYTES, Fingerprint, Lbn, MapId, Pbn, Tag};
@@ -42,7 +43,7 @@ const NUMBER: u64 = 7;
 const LEAF: LeafKey = LeafKey { map: MapId(NUMBER), leaf: 0 };
 
 /// All structures. An input's first byte chooses one, so new ones come last.
-pub const STRUCTURES: [Structure; 33] = [
+pub const STRUCTURES: [Structure; 34] = [
     Structure { name: "superblock", seal: seal::superblock, check: check_superblock },
     Structure { name: "label", seal: seal::label, check: check_label },
     Structure { name: "table page", seal: |bytes| seal::table_page(bytes, 0), check: check_table_page },
@@ -92,6 +93,7 @@ pub const STRUCTURES: [Structure; 33] = [
     Structure { name: "image header", seal: seal::image_header, check: check_image_header },
     Structure { name: "header of records", seal: seal::records_header, check: check_records_header },
     Structure { name: "index of records", seal: seal_index, check: check_index },
+    Structure { name: "sealed superblock", seal: seal::sealed_superblock, check: check_sealed_superblock },
 ];
 
 /// The target: the first byte chooses the structure, the rest is its bytes.
@@ -170,6 +172,16 @@ fn check_index(bytes: &[u8]) {
         if let Ok(entry) = decoded(value, || IndexEntry::decode(key, value)) {
             assert_eq!((entry.key().as_slice(), entry.value().as_slice()), (key, &*value));
         }
+    }
+}
+
+/// Texts that are not UTF-8 come back with other characters.
+fn check_sealed_superblock(bytes: &[u8]) {
+    if let Ok(Some(found)) = decoded(bytes, || SealedSuperblock::decode(bytes, "a volume")) {
+        let plain = SealedSuperblock { machine: String::new(), key_file: String::new(), ..found };
+        let encoded = plain.encode().expect("a path that was read can be written");
+        let again = SealedSuperblock::decode(&encoded, "a volume").expect("its own bytes are accepted");
+        assert_same(&Some(plain), &again);
     }
 }
 

@@ -8,6 +8,7 @@ use oncefs_engine::format::damage_records::{self, BadRecord, ScrubRecord};
 use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::format::record_list::{RecordFile, RecordList};
 use oncefs_engine::format::records_index::{self, IndexEntry};
+use oncefs_engine::format::sealed_superblock::{NONCE_BYTES, SEALED_BYTES, SealedSuperblock};
 use oncefs_engine::format::superblock::Superblock;
 use oncefs_engine::format::{label, record};
 use oncefs_engine::kv::copies::Place;
@@ -52,6 +53,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     };
     found.push(("superblock", superblock.encode().expect("the path is short").to_vec()));
     found.push(("label", label::encode(volume_id).to_vec()));
+    found.push(("sealed superblock", sealed_superblock(superblock).encode().expect("the path is short")));
     let image = ImageHeader { volume_id, len: 1 << 40, object_bytes: 4 << 20 };
     found.push(("image header", image.encode().to_vec()));
     found
@@ -68,6 +70,17 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     found.push(("scrub", scrub.encode()));
     found.extend(fragments().map(|fragment| ("fragment", fragment)));
     named(found)
+}
+
+fn sealed_superblock(superblock: Superblock) -> SealedSuperblock {
+    SealedSuperblock {
+        superblock: Superblock { secret: [0; 32], ..superblock },
+        key_id: [1; 8],
+        nonce: [2; NONCE_BYTES],
+        sealed: [3; SEALED_BYTES],
+        machine: "head".to_owned(),
+        key_file: "/etc/oncefs/keys/data/home.key".to_owned(),
+    }
 }
 
 /// One fragment of each coding, after the byte that chooses it.

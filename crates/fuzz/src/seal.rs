@@ -54,6 +54,14 @@ pub fn records_entry(key: &[u8], value: &mut [u8]) {
     }
 }
 
+/// A superblock as a cluster has it, and the one inside it.
+pub fn sealed_superblock(bytes: &mut [u8]) {
+    if let Some(inside) = bytes.get_mut(424..4520) {
+        superblock(inside);
+    }
+    seal(bytes, 0..4520, 4520, 0x7365_616C);
+}
+
 /// All sectors of page `number` of the block table.
 pub fn table_page(bytes: &mut [u8], number: u64) {
     let sectors = bytes.chunks_exact_mut(SECTOR_BYTES).zip(8 * number..);

@@ -215,8 +215,13 @@ fn ports_in(monitors: &str) -> impl Iterator<Item = u16> {
 
 /// A name for this machine that stays the same when it starts again.
 fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-    format!("{}-{}", read("/proc/sys/kernel/hostname"), read("/etc/machine-id").get(..8).unwrap_or("0"))
+    let id = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    format!("{}-{}", host_name(), id.trim().get(..8).unwrap_or("0"))
+}
+
+/// The name of this machine, for messages.
+pub fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]

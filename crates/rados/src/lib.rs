@@ -27,7 +27,7 @@ mod pool_space;
 mod silence;
 
 pub use address::Access;
-pub use cluster::Cluster;
+pub use cluster::{Cluster, host_name};
 pub use error::{Error, Result};
 pub use key_change::KeyChange;
 pub use keys::{KeyLookUp, KeyScan, KeyedObjects, Pair, Portion, SCANNED_KEYS_MAX};

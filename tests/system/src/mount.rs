@@ -122,7 +122,8 @@ impl Mount {
         let options = options.iter().map(|o| (*o).to_owned()).collect();
         let mount = Mount { scratch, options, cgroup: None, daemon: None };
         fs::create_dir(mount.dir()).unwrap();
-        run(Command::new(oncefs()).arg("mkfs").arg(mount.volume()).args(mkfs_arguments));
+        let keys = mount.scratch.path().join("keys");
+        run(Command::new(oncefs()).env("ONCEFS_KEYS", keys).arg("mkfs").arg(mount.volume()).args(mkfs_arguments));
         mount
     }
 

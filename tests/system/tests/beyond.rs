@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use oncefs_system_tests::{BLOCK, Mount, bytes, eventually, oncefs, run};
 
+mod machines;
 mod pool_room;
 mod records;
 mod rounds;
@@ -451,7 +452,8 @@ fn a_volume_has_its_name_in_the_cluster_wherever_a_directory_is_accepted() {
     let (name, at, conf) = (cluster.address(), dir.to_str().unwrap(), cluster.conf.to_str().unwrap());
     let said = |arguments: &[&str]| run(&mut oncefs_with(&states, arguments));
     let elsewhere = oncefs_with(&states, &["fsck", &name]).output().unwrap();
-    assert!(String::from_utf8_lossy(&elsewhere.stderr).contains("has nothing on this machine"));
+    let elsewhere = String::from_utf8_lossy(&elsewhere.stderr);
+    assert!(elsewhere.contains("give rados://") && elsewhere.contains("?id=USER&conf=FILE"), "{elsewhere}");
     let made = said(&["mkfs", &name, "--experimental", "rados", "--conf", conf, "--size", "1G"]);
     assert!(made.contains(&format!("oncefs mount {name} DIR")), "{made}");
     said(&["mount", &name, at]);

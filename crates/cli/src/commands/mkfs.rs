@@ -1,23 +1,23 @@
 //! `oncefs mkfs`: creates a volume with an empty file system.
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, Read};
+use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use oncefs_engine::{Copies, DataPlace, ObjectAccess, Profile, Store, VolumeSpec};
+use oncefs_engine::{Copies, DataPlace, ObjectAccess, Profile, SealingKey, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::help::UNITS;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::figures::of_mount::HostSpace;
-use crate::mounting::{cluster_name, options};
+use crate::mounting::{cluster_name, key_file, options};
 use crate::names::shown;
 use crate::process::confinement::confine_mkfs;
 use crate::process::{holders, setup};
-use crate::profiles;
 use crate::size::Size;
+use crate::{profiles, random};
 
 /// The data area's default share of the host's free space. The rest is for the table, records and log.
 const DEFAULT_SHARE: (u64, u64) = (15, 16);
@@ -67,9 +67,12 @@ pub struct MkfsArgs {
     pub id: Option<String>,
     /// rados: the records lie in objects beside the blocks, at most 100000 in each; rados:N: at most N (16 to 200000)
     /// [default: in the volume's directory]
-    #[arg(long, value_name = "PLACE", requires = "data", value_parser = records_place)]
+    #[arg(long, value_name = "PLACE", value_parser = records_place)]
     pub records: Option<u64>,
-
+    /// With --records rados: the key that seals the volume's secret in the cluster, made if FILE is missing. Other
+    /// machines need a copy [default: /etc/oncefs/keys/POOL/NAME.key]
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// Allow what is not finished: rados, blocks in objects of a Ceph cluster (docs/beyond.md)
     #[arg(long, value_name = "FEATURE", value_parser = ["rados"])]
     pub experimental: Vec<String>,
@@ -107,17 +110,32 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     setup::make_private_files();
     setup::keep_from_dumps();
     let place = Place::at(&arguments.volume);
+    let key = sealing_key(&arguments, &spec)?;
     confine(&arguments, &spec, place)?;
-    make(&arguments, &spec).map_err(|e| {
+    make(&arguments, &spec, key.as_ref()).map_err(|e| {
         if let Err(left) = place.restore(&arguments.volume) {
             tell!("oncefs: cannot remove the incomplete volume {}: {left}", shown(&arguments.volume));
         }
         failure(&e, &arguments.volume)
     })?;
     if !arguments.quiet {
-        print_next_step(&arguments, &spec);
+        print_next_step(&arguments, &spec, key.as_ref());
     }
     Ok(())
+}
+
+/// The key for a volume whose superblock goes into its cluster. A later mkfs of the same name takes the same key.
+fn sealing_key(arguments: &MkfsArgs, spec: &VolumeSpec) -> Outcome<Option<SealingKey>> {
+    let access = match &spec.data {
+        DataPlace::Objects(access) if access.record_keys_max.is_some() => access,
+        _ if arguments.key_file.is_some() => {
+            return Err(Failure::new(exit::FAILED, "--key-file is for a volume with --records rados"));
+        }
+        _ => return Ok(None),
+    };
+    let file = arguments.key_file.clone().unwrap_or_else(|| key_file::of_volume(access));
+    let file = std::path::absolute(&file).or_fail_doing(exit::FAILED, shown(&file))?;
+    key_file::read_or_make(&file).map(Some)
 }
 
 /// Puts the directory of a volume with a name in a cluster in the place of that name.
@@ -153,13 +171,20 @@ fn confine(arguments: &MkfsArgs, spec: &VolumeSpec, place: Place) -> Outcome {
     Ok(())
 }
 
-fn make(arguments: &MkfsArgs, spec: &VolumeSpec) -> oncefs_fs::Result<()> {
-    let random = random().map_err(|e| oncefs_engine::Error::io("cannot read random numbers", e))?;
+fn make(arguments: &MkfsArgs, spec: &VolumeSpec, key: Option<&SealingKey>) -> oncefs_fs::Result<()> {
+    let failed = |e| oncefs_engine::Error::io("cannot read random numbers", e);
+    let (random, nonce) = (random::bytes().map_err(failed)?, random::bytes().map_err(failed)?);
     let unfinished = Store::begin_format(&arguments.volume, spec, random, arguments.force)?;
     let store = Store::open_unfinished(&unfinished, &profiles::without_worker(MKFS_MEMORY, false))?;
     FileSystem::format(&store, &SystemClock)?;
     store.close()?;
-    Ok(unfinished.finish()?)
+    // The objects are free then.
+    drop(store);
+    match key {
+        Some(key) => Store::finish_in_cluster(unfinished, key, nonce)?,
+        None => unfinished.finish()?,
+    }
+    Ok(())
 }
 
 fn failure(error: &oncefs_fs::Error, volume: &Path) -> Failure {
@@ -236,8 +261,12 @@ fn spec(arguments: &MkfsArgs) -> Outcome<VolumeSpec> {
 /// Where the blocks go. Objects need a cluster, and the word that their user knows that they are an experiment.
 fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
     let Some(data) = &arguments.data else {
-        let needing =
-            [("--conf", arguments.conf.is_some()), ("--id", arguments.id.is_some()), ("--force", arguments.force)];
+        let needing = [
+            ("--conf", arguments.conf.is_some()),
+            ("--id", arguments.id.is_some()),
+            ("--records", arguments.records.is_some()),
+            ("--force", arguments.force),
+        ];
         let alone = needing.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
         let refused = |option| Failure::new(exit::USAGE, format!("{option} is for a volume with --data"));
         return alone.map_or(Ok(DataPlace::File), |option| Err(refused(option)));
@@ -314,18 +343,15 @@ fn check_device(device: &Path) -> Outcome {
     holders::refuse_held(&[device.to_owned()], exit::FAILED)
 }
 
-fn random() -> io::Result<[u8; 64]> {
-    let mut bytes = [0; 64];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec) {
+fn print_next_step(arguments: &MkfsArgs, spec: &VolumeSpec, key: Option<&SealingKey>) {
     let volume = shown(arguments.name.as_ref().unwrap_or(&arguments.volume));
     let size = spec.data_bytes.map_or_else(String::new, |bytes| format!(" of {}", Size(bytes)));
     let device = arguments.data.as_ref().filter(|_| arguments.name.is_none());
     let place = device.map_or_else(String::new, |device| format!(" on {}", shown(device)));
     say!("created the volume {volume}{size}{place}; mount it with: oncefs mount {volume} DIR");
+    if let Some(key) = key {
+        say!("a machine that is to mount it too needs the key of its secret: copy {} there", key.file());
+    }
     if let Ok(taken) = bytes_taken(&arguments.volume) {
         let (taken, log) = (Size(taken), Size(spec.log_bytes));
         say!("while it is empty it takes {taken} of its host, of which {log} are the log (--log-size)");
@@ -365,7 +391,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let empty = bytes_taken(dir.path()).unwrap();
         std::fs::create_dir(dir.path().join("records")).unwrap();
-        File::create(dir.path().join("data")).unwrap().set_len(1 << 30).unwrap();
+        std::fs::File::create(dir.path().join("data")).unwrap().set_len(1 << 30).unwrap();
         std::fs::write(dir.path().join("records/log"), vec![7; 1 << 20]).unwrap();
         let taken = bytes_taken(dir.path()).unwrap();
         assert!(empty == 0 && (1 << 20..2 << 20).contains(&taken), "{empty} and {taken} bytes");

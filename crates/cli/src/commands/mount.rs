@@ -20,16 +20,18 @@ use crate::control::protocol::Request;
 use crate::daemon::task::Task;
 use crate::daemon::{serve, start};
 use crate::failure::{Failure, OrFail, Outcome, exit};
-use crate::mounting::mount_table;
 use crate::mounting::options::{self, MountOptions, Setting};
+use crate::mounting::{key_file, mount_table};
 use crate::names::shown;
 use crate::process::{holders, setup};
+use crate::random;
 
 const MOUNT_EXAMPLES: &str = "\
 Examples:
   oncefs mount /srv/volume /mnt
   oncefs mount /srv/volume /mnt -o ro,memory=512M
   oncefs mount /srv/volume /mnt -o profile=edge,inline=off
+  oncefs mount rados://data/home /home
   mount -t oncefs /srv/volume /mnt";
 
 fn mount_after() -> String {
@@ -59,6 +61,9 @@ pub struct MountArgs {
     /// Run this program once the volume is mounted, with volume and mount point as arguments: to move an address here
     #[arg(long, value_name = "PROGRAM", conflicts_with = "foreground")]
     pub takeover_hook: Option<PathBuf>,
+    /// The key of the secret of rados://POOL/NAME, for a machine that has never seen the volume, as -o key_file
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
     /// Memory for caches and hints, as -o memory
     #[arg(long, value_name = "SIZE", value_parser = options::memory)]
     pub memory: Option<u64>,
@@ -124,6 +129,7 @@ impl From<MountHelper> for MountArgs {
             read_only: false,
             standby: false,
             takeover_hook: None,
+            key_file: None,
             memory: None,
             threads: None,
             fingerprints: None,
@@ -162,12 +168,37 @@ pub fn run(arguments: MountArgs) -> Outcome {
     if arguments.fake {
         return Ok(());
     }
+    publish_superblock(&task);
     let done = if arguments.foreground { serve::in_foreground(&task) } else { start::in_background(&task) };
     done.map_err(|failure| {
         let parts = Store::parts_outside(&task.volume, task.options.data_device.as_deref()).unwrap_or_default();
         holders::name_holder(in_use::name_place(failure, &task.volume), &parts)
     })?;
     arguments.takeover_hook.as_deref().map_or(Ok(()), |hook| run_hook(hook, &task))
+}
+
+/// Puts the superblock of a volume of an early version into its cluster, where its records are. It is not needed for
+/// this mount, so what fails is told and tried again with the next one.
+fn publish_superblock(task: &Task) {
+    if task.options.read_only() || !Store::wants_superblock_in_cluster(&task.volume).unwrap_or_default() {
+        return;
+    }
+    let published = || -> Result<String, String> {
+        let file = match (&task.options.key_file, Store::access_of(&task.volume).map_err(|e| e.to_string())?) {
+            (Some(file), _) => file.clone(),
+            (None, Some(access)) => key_file::of_volume(&access),
+            (None, None) => return Err("it has no objects".to_owned()),
+        };
+        let key = key_file::read_or_make(&file).map_err(|failure| failure.message)?;
+        let nonce = random::bytes().map_err(|e| e.to_string())?;
+        Store::publish_superblock(&task.volume, &key, nonce).map_err(|e| e.to_string())?;
+        Ok(key.file().to_owned())
+    };
+    let volume = shown(&task.volume);
+    match published() {
+        Ok(key) => tell!("oncefs: {volume} can be mounted by other machines from now on, with a copy of the key {key}"),
+        Err(why) => tell!("oncefs: the superblock of {volume} is not in its cluster yet, only on this machine: {why}"),
+    }
 }
 
 /// Runs the program of `--takeover-hook`. The mount stays whatever becomes of it.
@@ -202,6 +233,7 @@ fn options(arguments: &MountArgs) -> Result<MountOptions, String> {
     }
     options.standby |= arguments.standby;
     options.memory = arguments.memory.or(options.memory);
+    options.key_file = arguments.key_file.clone().or(options.key_file);
     options.threads = arguments.threads.or(options.threads);
     options.metrics = arguments.metrics.or(options.metrics);
     options.settings.extend(arguments.fingerprints.clone());

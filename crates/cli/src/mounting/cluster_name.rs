@@ -1,12 +1,15 @@
 //! Volumes that are named by where they lie in a cluster: `rados://POOL/NAME`. What they have on this machine is in a
-//! directory, which takes the place of the name before a command looks at it.
+//! directory, which takes the place of the name before a command looks at it. A machine that has never seen the volume
+//! makes that directory first.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use oncefs_engine::ObjectAccess;
+use oncefs_engine::{ClusterName, Error as EngineError, Localized, ObjectAccess, Store};
 
+use crate::control::client::Connection;
 use crate::failure::{Failure, OrFail, Outcome, exit};
+use crate::mounting::key_file;
 use crate::names::shown;
 
 /// Where these directories are, by pool and name.
@@ -15,6 +18,10 @@ const STATES: &str = "/var/lib/oncefs/rados";
 const STATES_VARIABLE: &str = "ONCEFS_STATE";
 /// Options whose value is an address and not a volume.
 const OF_ADDRESSES: [&str; 2] = ["--data", "-d"];
+
+/// Commands that open a volume in their own process or start its daemon, and the helpers that do.
+const OPENING: [&str; 3] = ["mount", "fsck", "grow"];
+const HELPERS: [&str; 3] = ["mount.oncefs", "mount.fuse.oncefs", "fsck.oncefs"];
 
 /// The directory of a volume with such a name. None: it is no such name.
 ///
@@ -28,34 +35,75 @@ pub fn directory_of(volume: &Path) -> Outcome<Option<PathBuf>> {
     Ok(Some(states.join(access.pool).join(access.namespace)))
 }
 
-/// Puts directories in the place of names in a command line.
+/// Puts directories in the place of names in a command line. Makes those that are missing or of another volume from the
+/// superblock in the cluster.
 ///
 /// # Errors
 ///
-/// A name has another form or parameters, or its volume has no directory here.
+/// A name has another form, or its volume has no directory here and none can be made.
 pub fn resolve(arguments: Vec<OsString>) -> Outcome<Vec<OsString>> {
+    let (key_file, opens) = (named_key_file(&arguments), opens(&arguments));
     let mut resolved: Vec<OsString> = Vec::with_capacity(arguments.len());
     for argument in arguments {
         let is_address = resolved.last().is_some_and(|last| OF_ADDRESSES.iter().any(|option| last == option));
         let directory = if is_address { None } else { directory_of(Path::new(&argument))? };
-        if directory.is_some() && argument.as_encoded_bytes().contains(&b'?') {
-            let text = format!(
-                "{}: only mkfs takes parameters of an address, and the volume keeps them: give rados://POOL/NAME",
-                shown(Path::new(&argument))
-            );
-            return Err(Failure::new(exit::FAILED, text));
-        }
-        if let Some(directory) = directory.as_ref().filter(|directory| !directory.exists()) {
-            let (name, directory) = (shown(Path::new(&argument)), shown(directory));
-            let text = format!(
-                "{name} has nothing on this machine: names and maps of a volume lie on the machine where mkfs made it, in \
-                 {directory} (docs/beyond.md)"
-            );
-            return Err(Failure::new(exit::FAILED, text));
+        if let Some(directory) = directory.as_ref().filter(|directory| opens || !directory.exists()) {
+            localize(directory, &argument, key_file.as_deref())?;
         }
         resolved.push(directory.map_or(argument, PathBuf::into_os_string));
     }
     Ok(resolved)
+}
+
+/// Whether a command opens volumes itself, so that a directory that is there has to agree with the cluster first.
+fn opens(arguments: &[OsString]) -> bool {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name);
+    let command = arguments.get(1).map(OsString::as_os_str);
+    called_as.is_some_and(|name| HELPERS.iter().any(|helper| name == *helper))
+        || command.is_some_and(|word| OPENING.iter().any(|command| word == *command))
+}
+
+/// The file that a command line names for a volume's key: `--key-file FILE`, or `key_file=FILE` in `-o`.
+fn named_key_file(arguments: &[OsString]) -> Option<PathBuf> {
+    let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
+    let after = |option: &str| words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1).copied());
+    let joined = || words.iter().find_map(|word| word.strip_prefix("--key-file="));
+    let in_list = || {
+        let lists = words.windows(2).filter(|pair| pair[0] == "-o").map(|pair| pair[1]);
+        let lists = lists.chain(words.iter().filter_map(|word| word.strip_prefix("-o")));
+        lists.flat_map(|list| list.split(',')).find_map(|option| option.strip_prefix("key_file="))
+    };
+    after("--key-file").or_else(joined).or_else(in_list).map(PathBuf::from)
+}
+
+/// Makes a directory agree with its cluster, unless a daemon has the volume open. A cluster that cannot be reached is no
+/// obstacle to a directory that is there: the command that opens the volume meets it again.
+fn localize(directory: &Path, argument: &OsString, key_file: Option<&Path>) -> Outcome {
+    if matches!(Connection::open(directory), Ok(Some(_))) {
+        return Ok(());
+    }
+    let text = argument.to_str().unwrap_or_default();
+    let access = ObjectAccess::parse(text).or_fail(exit::FAILED)?;
+    let file = key_file.map_or_else(|| key_file::of_volume(&access), Path::to_path_buf);
+    let key = key_file::read(&file)?;
+    let (key, is_explicit) = (key.as_ref(), text.contains('?'));
+    let name = ClusterName { access: &access, is_explicit, key, key_file: &shown(&file).to_string() };
+    match Store::localize(directory, name) {
+        Ok(Localized::Kept) => Ok(()),
+        Ok(Localized::Made) => {
+            tell!("oncefs: made {} from the superblock in the cluster", shown(directory));
+            Ok(())
+        }
+        Err(error @ EngineError::Io { .. }) if directory.join("superblock").exists() => {
+            tell!("oncefs: {} may be older than its cluster says: {error}", shown(directory));
+            Ok(())
+        }
+        Err(error @ EngineError::Io { .. }) if !is_explicit => {
+            let way_out = format!("on a machine that has never seen the volume, give {text}?id=USER&conf=FILE");
+            Err(Failure::new(exit::FAILED, format!("{error}; {way_out}")))
+        }
+        Err(error) => Err(Failure::new(exit::FAILED, error)),
+    }
 }
 
 #[cfg(test)]
@@ -76,14 +124,31 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_directory_and_a_wrong_one_are_refused() {
-        let text = resolved(&["oncefs", "fsck", "rados://data/no-such-volume"]).unwrap_err().message;
-        assert!(text.contains("rados://data/no-such-volume has nothing on this machine"), "{text}");
+    fn a_name_without_a_directory_or_cluster_and_a_wrong_one_are_refused() {
+        let name = "rados://data/no-such-volume?conf=/no-such-directory/ceph.conf";
+        let text = resolved(&["oncefs", "stats", name]).unwrap_err().message;
+        assert!(text.contains("using the objects rados://data/no-such-volume"), "{text}");
         let text = resolved(&["oncefs", "fsck", "rados://data"]).unwrap_err().message;
         assert!(text.contains("give rados://POOL/NAME"), "{text}");
-        let text = resolved(&["oncefs", "fsck", "rados://data/home?id=other"]).unwrap_err().message;
-        assert!(text.contains("only mkfs takes parameters"), "{text}");
         let text = resolved(&["oncefs", "fsck", "rados://data/.."]).unwrap_err().message;
         assert!(text.contains("not only dots"), "{text}");
+    }
+
+    #[test]
+    fn a_key_file_is_found_wherever_a_command_line_may_name_it() {
+        let named = |words: &[&str]| named_key_file(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        let key = || Some(PathBuf::from("/media/key"));
+        assert_eq!(named(&["oncefs", "mount", "rados://a/b", "/mnt", "--key-file", "/media/key"]), key());
+        assert_eq!(named(&["oncefs", "mount", "--key-file=/media/key", "rados://a/b", "/mnt"]), key());
+        assert_eq!(named(&["mount.oncefs", "rados://a/b", "/mnt", "-o", "rw,key_file=/media/key"]), key());
+        assert_eq!(named(&["oncefs", "mount", "-oro,key_file=/media/key", "rados://a/b", "/mnt"]), key());
+        assert_eq!(named(&["oncefs", "mount", "rados://a/b", "/mnt", "-o", "ro", "--key-file"]), None);
+    }
+
+    #[test]
+    fn the_commands_that_open_a_volume_are_told_from_those_that_ask_its_daemon() {
+        let opens = |words: &[&str]| opens(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(opens(&["/usr/bin/oncefs", "mount"]) && opens(&["/sbin/mount.oncefs", "rados://a/b"]));
+        assert!(!opens(&["oncefs", "stats", "mount"]) && !opens(&["oncefs"]));
     }
 }

@@ -4,6 +4,7 @@ pub mod cluster_name;
 pub mod fstab;
 pub mod guard;
 pub mod hidden;
+pub mod key_file;
 pub mod mount_table;
 pub mod mounter;
 pub mod options;

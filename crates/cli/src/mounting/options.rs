@@ -73,8 +73,9 @@ const IGNORED_PREFIXES: &[&str] =
     &["x-", "X-", "user=", "uhelper=", "helper=", "comment=", "user_id=", "group_id=", "max_read=", "blksize="];
 
 /// Options with a value that are not settings.
-pub const VALUED: [&str; 10] = [
+pub const VALUED: [&str; 11] = [
     "data",
+    "key_file",
     "memory",
     "profile",
     "transport",
@@ -112,6 +113,8 @@ pub struct MountOptions {
     pub standby: bool,
     /// The device that now has the blocks, if it is not the one given to mkfs.
     pub data_device: Option<PathBuf>,
+    /// The key of the volume's secret in its cluster. Only the command that starts the daemon reads it.
+    pub key_file: Option<PathBuf>,
     /// Memory for caches and hints.
     pub memory: Option<u64>,
     /// The profile for this mount, instead of the volume's own.
@@ -144,6 +147,7 @@ impl Default for MountOptions {
             until_idle: false,
             standby: false,
             data_device: None,
+            key_file: None,
             memory: None,
             profile: None,
             settings: Vec::new(),
@@ -204,6 +208,7 @@ impl MountOptions {
             None if option == UNTIL_IDLE => self.until_idle = true,
             None if option == STANDBY => self.standby = true,
             Some(("data", value)) => self.data_device = Some(absolute("data", value)?),
+            Some(("key_file", value)) => self.key_file = Some(absolute("key_file", value)?),
             Some(("memory", value)) => self.memory = Some(memory(value)?),
             Some(("profile", value)) => self.profile = Some(profile(value)?),
             Some(("transport", value)) => {
@@ -264,6 +269,8 @@ Options for -o, comma-separated:
                                      [default: 1/128 of the volume, at most 64M]
   disk_device=KIND                   the device of a disk: loop, or ublk (experimental) [default: loop]
   data=DEVICE                        the device that has the blocks now, if it is not the one that mkfs was given
+  key_file=FILE                      the key of a volume's secret in its cluster, if this machine has never seen the
+                                     volume [default: /etc/oncefs/keys/POOL/NAME.key]
   memory=SIZE                        memory for caches and hints
                                      [default: edge 16M, smartdedup 64M, others 1/8 of RAM, 64M to 4G]
   transport=WAY                      how requests come from the kernel: rings (io_uring), classic (/dev/fuse), or

@@ -1,6 +1,6 @@
 //! The record of a head: which process has a volume in objects open, in which epoch, and until when.
 
-use super::{at, checksum};
+use super::{at, checksum, padded};
 use crate::{Error, Result};
 
 /// Size of the record in bytes.
@@ -46,8 +46,8 @@ impl HeadRecord {
         bytes[RENEWALS_AT..LEASE_AT].copy_from_slice(&self.renewals.to_le_bytes());
         bytes[LEASE_AT..RELEASED_AT].copy_from_slice(&self.lease_millis.to_le_bytes());
         bytes[RELEASED_AT..ADDRESS_AT].copy_from_slice(&u32::from(self.is_released).to_le_bytes());
-        put_text(&mut bytes[ADDRESS_AT..OWNER_AT], &self.address);
-        put_text(&mut bytes[OWNER_AT..CHECKSUM_AT], &self.owner);
+        padded::put(&mut bytes[ADDRESS_AT..OWNER_AT], &self.address);
+        padded::put(&mut bytes[OWNER_AT..CHECKSUM_AT], &self.owner);
         let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
         bytes[CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -75,8 +75,8 @@ impl HeadRecord {
             renewals: at::u64(bytes, RENEWALS_AT),
             lease_millis: at::u32(bytes, LEASE_AT),
             is_released: at::u32(bytes, RELEASED_AT) != 0,
-            address: text(&bytes[ADDRESS_AT..OWNER_AT]),
-            owner: text(&bytes[OWNER_AT..CHECKSUM_AT]),
+            address: padded::text(&bytes[ADDRESS_AT..OWNER_AT]),
+            owner: padded::text(&bytes[OWNER_AT..CHECKSUM_AT]),
         }))
     }
 }
@@ -89,16 +89,6 @@ impl HeadRecord {
         let volume_id = [1; 16];
         Self { volume_id, epoch: 0, renewals: 0, lease_millis: 5000, is_released: false, address, owner }
     }
-}
-
-fn put_text(field: &mut [u8], text: &str) {
-    let len = text.len().min(field.len());
-    field[..len].copy_from_slice(&text.as_bytes()[..len]);
-}
-
-fn text(field: &[u8]) -> String {
-    let len = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
-    String::from_utf8_lossy(&field[..len]).into_owned()
 }
 
 #[cfg(test)]

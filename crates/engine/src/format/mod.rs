@@ -26,6 +26,7 @@ pub mod pending_clone;
 pub mod record;
 pub mod record_list;
 pub mod records_index;
+pub mod sealed_superblock;
 pub mod superblock;
 pub mod varint;
 
@@ -74,5 +75,20 @@ pub mod at {
     /// The u64 at `at`.
     pub fn u64(bytes: &[u8], at: usize) -> u64 {
         u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    }
+}
+
+/// Texts in fields of a fixed length, padded with zeros.
+pub mod padded {
+    /// Puts a text into a field of zeros, as far as it fits.
+    pub fn put(field: &mut [u8], text: &str) {
+        let len = text.len().min(field.len());
+        field[..len].copy_from_slice(&text.as_bytes()[..len]);
+    }
+
+    /// The text of a field.
+    pub fn text(field: &[u8]) -> String {
+        let len = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+        String::from_utf8_lossy(&field[..len]).into_owned()
     }
 }

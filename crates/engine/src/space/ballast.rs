@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -49,7 +50,7 @@ impl Ballast {
     /// Takes the space. If the host lacks room, it keeps the part that it has, and the volume does without the rest.
     pub fn fill(&self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
         let before = file.metadata()?.len();
         if before < BALLAST_BYTES {
             // SAFETY: fallocate takes no pointers; the descriptor is open for the length of the call.

@@ -3,6 +3,7 @@
 pub mod assembly;
 pub mod backend;
 pub mod clean_unmount;
+pub mod cluster_superblock;
 pub mod cut_log;
 pub mod data_device;
 pub mod exclusive_lock;
@@ -17,6 +18,7 @@ pub mod ownership;
 pub mod recover;
 pub mod report;
 pub mod salvage;
+pub mod seal;
 #[cfg(any(test, feature = "testing"))]
 pub mod steps;
 pub mod superblock_file;

@@ -1,17 +1,19 @@
 //! The parts of a volume that lie in objects of a cluster: the data area, the block table with its pages of fragments,
-//! the log, and the records if they were put there. All else stays in the volume's directory.
+//! the log, and the records with the superblock if they were put there. All else stays in the volume's directory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
-use oncefs_rados::{Change, Cluster, Hold, KeyedObjects, Objects, Pool};
+use oncefs_rados::{Change, Cluster, Hold, KeyedObjects, Objects, Pool, WhenFull};
 
 use crate::device::Device;
 use crate::format::head_record::HeadRecord;
 use crate::format::image::{ImageHeader, OBJECT_BYTES};
 use crate::format::page::table_bytes;
+use crate::format::sealed_superblock::{self, SealedSuperblock};
 use crate::kv::omap::{OmapKv, OmapTerms};
 use crate::objects::device::ObjectDevice;
 use crate::objects::epoch::Epoch;
@@ -27,6 +29,8 @@ const IMAGES: [&str; 3] = ["data", "table", "fragments"];
 /// The image of the log, whose objects are guarded by the head's epoch. Volumes of early versions have the log in their
 /// directory.
 const LOG: &str = "log";
+/// The object with the superblock. Volumes whose records are in their directory have none.
+pub const SUPERBLOCK: &str = "superblock";
 /// The length of a head's lease.
 const LEASE_MILLIS: u32 = 5000;
 
@@ -46,12 +50,19 @@ pub struct ObjectParts {
     pub hold: HeldObjects,
     /// The objects themselves.
     objects: Arc<dyn KeyedObjects>,
+    /// The number of this head.
+    epoch: Epoch,
 }
 
 impl ObjectParts {
     /// Makes an empty store of records.
     pub fn make_records(&self, volume_id: [u8; 16]) -> Result<()> {
         OmapKv::create(&*self.objects, volume_id)
+    }
+
+    /// Replaces the superblock in the cluster, unless another head has begun since. It is durable on return.
+    pub fn write_superblock(&self, bytes: &[u8]) -> Result<()> {
+        write_superblock(&*self.objects, self.epoch, bytes)
     }
 
     /// Opens the store of records.
@@ -92,7 +103,9 @@ pub fn make(
             access.pool
         )));
     }
-    for name in names.iter().filter(|name| !is_lock(name)) {
+    // The superblock first: from then on no machine finds a volume in what is left.
+    let superblock = names.iter().filter(|name| *name == SUPERBLOCK);
+    for name in superblock.chain(names.iter().filter(|name| !is_lock(name) && *name != SUPERBLOCK)) {
         pool.change(name, Change::Remove).map_err(&failed)?;
     }
     let images = IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]).chain([(LOG, log_bytes)]);
@@ -100,29 +113,61 @@ pub fn make(
         let header = ImageHeader { volume_id, len, object_bytes: OBJECT_BYTES };
         ObjectDevice::create(&pool, name, header).map_err(&failed)?;
     }
-    parts(Arc::new(pool), volume_id, place, hold)
+    parts(Arc::new(pool), volume_id, place, hold, access.record_keys_max.is_some())
 }
 
 /// Connects to the cluster, takes the objects for this process, and opens the images. A log in a file of the directory
 /// has no guard against an earlier head, so such a volume is not taken over.
 pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held: WhenHeld) -> Result<ObjectParts> {
-    let failed = failed(access);
-    let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(&failed)?;
+    let pool = connect(access)?;
     let place = place_of(volume)?;
     let is_guarded = ObjectDevice::header(&pool, LOG)?.is_some();
     let when_held = if is_guarded { when_held } else { WhenHeld::Refused };
     let hold = head::take(&pool, &place, when_held, boot_clock)?;
-    parts(Arc::new(pool), volume_id, place, hold)
+    parts(Arc::new(pool), volume_id, place, hold, access.record_keys_max.is_some())
 }
 
-/// A text that tells a volume's directory from others of the same machine, also from a copy that came to its path.
+/// The objects of an address, through a connection that ends with them.
+pub fn connect(access: &ObjectAccess) -> Result<Pool> {
+    Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access)).map_err(failed(access))
+}
+
+/// The superblock in the cluster. None: there is none, or a crash came before its content. `name` is for messages.
+pub fn read_superblock(objects: &dyn Objects, name: &str) -> Result<Option<SealedSuperblock>> {
+    let content = objects.content(SUPERBLOCK, sealed_superblock::BYTES + 1);
+    let content = content.map_err(|e| Error::io(format!("reading the superblock of {name}"), e.into()))?;
+    content.map_or(Ok(None), |bytes| SealedSuperblock::decode(&bytes, name))
+}
+
+/// Whether the objects have a volume, or a part of one.
+pub fn has_volume(objects: &dyn Objects) -> Result<bool> {
+    ObjectDevice::header(objects, IMAGES[0]).map(|header| header.is_some())
+}
+
+fn write_superblock(objects: &dyn Objects, epoch: Epoch, bytes: &[u8]) -> Result<()> {
+    let epoch = epoch.bytes();
+    // In the reserve: a volume of a full pool is moved too.
+    let change = Change::WriteFull { bytes };
+    let written = objects.begin(SUPERBLOCK, change, Some(Epoch::guard(&epoch)), WhenFull::UsesReserve).wait();
+    written.map_err(|e| Error::io("writing the superblock into the cluster", e.into()))
+}
+
+/// A text that tells a volume's directory from others of the same machine, also from one that came to its path since. A new
+/// directory may get the inode of one that was removed while the volume was open, but not its time of birth.
 fn place_of(volume: &Path) -> Result<String> {
-    let found = volume.canonicalize().and_then(|path| Ok((fs::metadata(&path)?.ino(), path)));
-    let (inode, path) = found.map_err(|e| Error::io(format!("looking at {}", volume.display()), e))?;
-    Ok(format!("{} (inode {inode})", path.display()))
+    let found = volume.canonicalize().and_then(|path| Ok((fs::metadata(&path)?, path)));
+    let (about, path) = found.map_err(|e| Error::io(format!("looking at {}", volume.display()), e))?;
+    let born = about.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    Ok(format!("{} (inode {}, born {}.{:09})", path.display(), about.ino(), born.as_secs(), born.subsec_nanos()))
 }
 
-fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], owner: String, hold: Hold) -> Result<ObjectParts> {
+fn parts(
+    keyed: Arc<dyn KeyedObjects>,
+    volume_id: [u8; 16],
+    owner: String,
+    hold: Hold,
+    has_superblock: bool,
+) -> Result<ObjectParts> {
     let objects: Arc<dyn Objects> = keyed.clone();
     let room = Arc::new(ObjectRoom::of(objects.clone()));
     let damaged = |name: &str, why: &str| Error::corrupt(format!("the image {name}"), why);
@@ -138,7 +183,8 @@ fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], owner: String, hold:
     };
     let [data, table, fragments] = IMAGES.map(open);
     let log = header_of(LOG)?;
-    let guarded = log.as_ref().map(|header| ObjectDevice::objects_of(LOG, header)).unwrap_or_default();
+    let mut guarded = log.as_ref().map(|header| ObjectDevice::objects_of(LOG, header)).unwrap_or_default();
+    guarded.extend(has_superblock.then(|| SUPERBLOCK.to_owned()));
     let record = HeadRecord {
         volume_id,
         epoch: 0,
@@ -160,7 +206,7 @@ fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], owner: String, hold:
     let devices = [&data, &table, &fragments].into_iter().chain(&log).cloned().collect();
     let hold = HeldObjects::new(hold, epoch.0, renewer, devices, room.clone());
     let hold = hold.map_err(|e| Error::io("starting the thread that asks for the pool's room", e))?;
-    Ok(ObjectParts { data, table, fragments, log, room, hold, objects: keyed })
+    Ok(ObjectParts { data, table, fragments, log, room, hold, objects: keyed, epoch })
 }
 
 /// Whether the objects were made by an attempt at the same volume.
@@ -171,4 +217,61 @@ fn is_own(objects: &dyn Objects, attempt: &Unfinished) -> bool {
 fn failed(access: &ObjectAccess) -> impl Fn(oncefs_rados::Error) -> Error {
     let what = format!("using the objects rados://{}/{}", access.pool, access.namespace);
     move |error| Error::io(&what, error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use oncefs_rados::MemoryObjects;
+
+    use super::*;
+    use crate::volume::cluster_superblock::sample;
+
+    fn content(seed: u8) -> Vec<u8> {
+        sample(seed).encode().unwrap()
+    }
+
+    /// The epoch begins in the object, which may be empty until its first content.
+    fn head(objects: &MemoryObjects, epoch: u64) -> Epoch {
+        Epoch(epoch).begin_in(objects, &[SUPERBLOCK.to_owned()]).unwrap();
+        Epoch(epoch)
+    }
+
+    fn found(objects: &MemoryObjects) -> Option<SealedSuperblock> {
+        read_superblock(objects, "rados://data/home").unwrap()
+    }
+
+    #[test]
+    fn a_superblock_of_an_earlier_head_does_not_replace_that_of_a_later_one() {
+        let objects = MemoryObjects::default();
+        assert_eq!(found(&objects), None);
+        let first = head(&objects, 1);
+        assert_eq!(found(&objects), None, "an empty object is none yet");
+        write_superblock(&objects, first, &content(1)).unwrap();
+        let second = head(&objects, 2);
+        assert_eq!(found(&objects), Some(sample(1)), "a new epoch changes no content");
+        write_superblock(&objects, second, &content(2)).unwrap();
+        let refused = write_superblock(&objects, first, &content(3)).unwrap_err().to_string();
+        assert!(refused.contains("another machine took over"), "{refused}");
+        assert_eq!(found(&objects), Some(sample(2)));
+    }
+
+    #[test]
+    fn a_crash_leaves_the_superblock_as_it_was_or_as_it_will_be() {
+        let objects = MemoryObjects::default();
+        let bytes = Epoch(1).bytes();
+        let guard = Epoch::guard(&bytes);
+        let begin = |change, guard| objects.begin(SUPERBLOCK, change, guard, WhenFull::Fails);
+        let _unawaited = [
+            begin(Change::SetAttribute { guard }, None),
+            begin(Change::WriteFull { bytes: &content(1) }, Some(guard)),
+            begin(Change::WriteFull { bytes: &content(2) }, Some(guard)),
+        ];
+        for (survive, left) in [(0, None), (1, None), (2, Some(1)), (3, Some(2))] {
+            let crashed = objects.after_crash(|_, _| survive);
+            assert_eq!(found(&crashed), left.map(sample), "{survive} changes survive");
+            let next = head(&crashed, 2);
+            write_superblock(&crashed, next, &content(4)).unwrap();
+            assert_eq!(found(&crashed), Some(sample(4)));
+        }
+    }
 }

@@ -70,7 +70,7 @@ pub fn forbid_fragments(volume: &Path) -> Result<()> {
 }
 
 /// Replaces both, the copy first. A crash leaves each as it was or as it will be.
-fn replace_both(volume: &Path, superblock: &Superblock) -> Result<()> {
+pub fn replace_both(volume: &Path, superblock: &Superblock) -> Result<()> {
     let failed = |e| Error::io("writing the superblock", e);
     let encoded = superblock.encode()?;
     Place::of(volume, superblock.volume_id).make_folder().map_err(failed)?;

@@ -100,6 +100,11 @@ impl Unfinished {
     ///
     /// [`Error::Io`]: the mark cannot be removed, or its removal cannot be made durable.
     pub fn finish(self) -> Result<()> {
+        self.remove_mark()
+    }
+
+    /// The same, and keeps the connection to the cluster.
+    pub(super) fn remove_mark(&self) -> Result<()> {
         let mark = self.volume.join(NAME);
         fs::remove_file(&mark).map_err(|e| Error::io(format!("removing {}", mark.display()), e))?;
         sync_directory(&self.volume)

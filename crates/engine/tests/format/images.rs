@@ -3,6 +3,9 @@
 use oncefs_engine::format::head_record::HeadRecord;
 use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::format::records_index;
+use oncefs_engine::format::sealed_superblock::SealedSuperblock;
+use oncefs_engine::format::superblock::Superblock;
+use oncefs_engine::{DataPlace, Profile};
 use oncefs_words::page::Section;
 
 use super::PAGE;
@@ -51,6 +54,47 @@ fn the_record_of_a_head_is_as_the_page_says() {
             ("released", 1_u32.to_le_bytes().to_vec()),
             ("address", padded("10.0.0.1:0/7", 64)),
             ("owner", padded("head", 128)),
+            ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),
+        ],
+    );
+}
+
+#[test]
+fn the_superblock_in_a_cluster_is_as_the_page_says() {
+    let superblock = Superblock {
+        volume_id: [3; 16],
+        secret: [0; 32],
+        log_bytes: 8 << 20,
+        data: DataPlace::File,
+        profile: Profile::Desktop,
+        copies: None,
+        has_clones: true,
+        has_fragments: true,
+    };
+    let sealed = SealedSuperblock {
+        superblock: superblock.clone(),
+        key_id: [4; 8],
+        nonce: [5; 24],
+        sealed: [6; 48],
+        machine: "head".to_owned(),
+        key_file: "/etc/k".to_owned(),
+    };
+    let bytes = sealed.encode().unwrap();
+    let page = Section::of(PAGE, "Superblock in a cluster");
+    let padded = |text: &str, len: usize| [text.as_bytes(), &vec![0; len - text.len()]].concat();
+    page.assert_layout(
+        &bytes,
+        0,
+        &[
+            ("magic", b"oncefs sealed\n\0\0".to_vec()),
+            ("version", 1_u32.to_le_bytes().to_vec()),
+            ("rest", vec![0; 4]),
+            ("key id", vec![4; 8]),
+            ("nonce", vec![5; 24]),
+            ("sealed secret", vec![6; 48]),
+            ("machine", padded("head", 64)),
+            ("key file", padded("/etc/k", 256)),
+            ("superblock", superblock.encode().unwrap().to_vec()),
             ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),
         ],
     );

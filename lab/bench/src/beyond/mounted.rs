@@ -45,7 +45,8 @@ impl<'a> Mounted<'a> {
         let directory = tempfile::tempdir_in(&bench.directory).during(during)?;
         let mut mounted = Self { bench, directory, options: options.to_owned(), is_mounted: false, namespace };
         fs::create_dir(mounted.root()).during(during)?;
-        run(Command::new(&bench.oncefs).arg("mkfs").arg(mounted.volume()).args(words))?;
+        let keys = mounted.directory.path().join("keys");
+        run(Command::new(&bench.oncefs).env("ONCEFS_KEYS", keys).arg("mkfs").arg(mounted.volume()).args(words))?;
         mounted.mount()?;
         Ok(mounted)
     }

@@ -1,0 +1,11 @@
+//! Random bytes from the system.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Bytes that nobody can predict.
+pub fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

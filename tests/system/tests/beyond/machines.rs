@@ -1,0 +1,261 @@
+//! Volumes whose superblock lies in the cluster, on several machines. A machine is a place for directories of volumes
+//! and a place for keys.
+
+use std::process::Output;
+
+use super::*;
+
+struct Machine {
+    scratch: tempfile::TempDir,
+    /// The volume's name with the way to the cluster, which a machine without the volume's directory needs.
+    name: String,
+}
+
+impl Machine {
+    fn of(cluster: &Cluster) -> Self {
+        let scratch = tempfile::tempdir_in(oncefs_system_tests::test_dir()).unwrap();
+        fs::create_dir(scratch.path().join("mnt")).unwrap();
+        Self { scratch, name: format!("{}?conf={}", cluster.address(), cluster.conf.display()) }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.scratch.path().join("mnt")
+    }
+
+    /// What the volume has on this machine.
+    fn state(&self, cluster: &Cluster) -> PathBuf {
+        self.scratch.path().join("states/oncefs").join(&cluster.namespace)
+    }
+
+    fn key(&self, cluster: &Cluster) -> PathBuf {
+        self.scratch.path().join("keys/oncefs").join(format!("{}.key", cluster.namespace))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = oncefs_with(&self.scratch.path().join("states"), arguments);
+        command.env("ONCEFS_KEYS", self.scratch.path().join("keys"));
+        command
+    }
+
+    /// Runs a command with the volume as its first argument.
+    fn on_volume(&self, command: &str, more: &[&str]) -> Output {
+        self.command(&[command, &self.name]).args(more).output().unwrap()
+    }
+
+    fn succeeds(&self, command: &str, more: &[&str]) -> String {
+        let done = self.on_volume(command, more);
+        assert!(done.status.success(), "{command} {more:?}: {done:?}");
+        String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
+    }
+
+    fn refused(&self, command: &str, more: &[&str]) -> String {
+        let done = self.on_volume(command, more);
+        assert!(!done.status.success(), "{command} {more:?} succeeded: {done:?}");
+        String::from_utf8_lossy(&done.stderr).into_owned()
+    }
+
+    fn mount(&self) -> String {
+        self.succeeds("mount", &[self.dir().to_str().unwrap()])
+    }
+
+    fn umount(&self) {
+        self.succeeds("umount", &[]);
+    }
+
+    fn mkfs(&self, cluster: &Cluster, more: &[&str]) -> String {
+        let conf = cluster.conf.to_str().unwrap();
+        let address = cluster.address();
+        let arguments = ["mkfs", &address, "--experimental", "rados", "--records", "rados", "--conf", conf];
+        run(self.command(&arguments).args(["--size", "1G"]).args(more))
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        self.succeeds("sync", &[]);
+        let stats: serde_json::Value = serde_json::from_str(&self.succeeds("stats", &["--json"])).unwrap();
+        stats["space"]["stored_bytes"].as_u64().expect("a number")
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.dir()).stderr(std::process::Stdio::null()).status();
+    }
+}
+
+/// Gives a machine the key of another.
+fn copy_key(cluster: &Cluster, from: &Machine, to: &Machine) {
+    fs::create_dir_all(to.key(cluster).parent().unwrap()).unwrap();
+    fs::copy(from.key(cluster), to.key(cluster)).unwrap();
+}
+
+#[test]
+fn a_machine_that_has_never_seen_a_volume_opens_it_with_a_copy_of_the_key() {
+    let Some(cluster) = Cluster::of_test("moves") else { return };
+    let (first, second) = (Machine::of(&cluster), Machine::of(&cluster));
+    let made = first.mkfs(&cluster, &[]);
+    let key = first.key(&cluster);
+    assert!(made.contains(&format!("copy {} there", key.display())), "{made}");
+    first.mount();
+    write_synced(&first.dir().join("file"), 1, MIB).unwrap();
+    first.umount();
+    let dir = second.dir();
+    let dir = dir.to_str().unwrap();
+    let told = second.refused("mount", &[dir]);
+    assert!(told.contains("there is no key") && told.contains(&format!("copy {}", key.display())), "{told}");
+    let wrong = second.scratch.path().join("wrong.key");
+    fs::copy(&key, &wrong).unwrap();
+    fs::write(&wrong, "00".repeat(32)).unwrap();
+    let told = second.refused("mount", &[dir, "--key-file", wrong.to_str().unwrap()]);
+    assert!(told.contains("is not the key with which the secret"), "{told}");
+    assert!(!second.state(&cluster).exists(), "a refused mount leaves nothing");
+    second.succeeds("mount", &[dir, "--key-file", key.to_str().unwrap()]);
+    assert_content(&second.dir().join("file"), 1, MIB);
+    second.umount();
+    fs::remove_dir_all(second.state(&cluster)).unwrap();
+    copy_key(&cluster, &first, &second);
+    second.succeeds("fsck", &[]);
+    fs::remove_dir_all(second.state(&cluster)).unwrap();
+    second.succeeds("grow", &["2G"]);
+    fs::remove_dir_all(second.state(&cluster)).unwrap();
+    let told = second.refused("stats", &[]);
+    assert!(told.contains("is not mounted"), "{told}");
+    second.mount();
+    second.succeeds("scrub", &[]);
+    second.succeeds("stats", &[]);
+    assert!(second.succeeds("status", &[]).contains(dir));
+    second.umount();
+    first.mount();
+    assert_content(&first.dir().join("file"), 1, MIB);
+    first.umount();
+    first.succeeds("fsck", &[]);
+}
+
+#[test]
+fn the_secret_of_a_volume_is_not_in_its_cluster() {
+    let Some(cluster) = Cluster::of_test("sealed") else { return };
+    let machine = Machine::of(&cluster);
+    machine.mkfs(&cluster, &[]);
+    machine.mount();
+    write_synced(&machine.dir().join("file"), 1, MIB).unwrap();
+    machine.umount();
+    let superblock = fs::read(machine.state(&cluster).join("superblock")).unwrap();
+    let secret = &superblock[40..72];
+    assert_ne!(secret, [0; 32]);
+    let rados = |arguments: &[&str]| {
+        let mut command = Command::new("rados");
+        command.arg("-c").arg(&cluster.conf).args(["-p", "oncefs", "-N", &cluster.namespace]).args(arguments);
+        command.output().unwrap().stdout
+    };
+    let names = String::from_utf8(rados(&["ls"])).unwrap();
+    assert!(names.lines().any(|name| name == "superblock"), "{names}");
+    for name in names.lines() {
+        let content = rados(&["get", name, "/dev/stdout"]);
+        assert!(!content.windows(32).any(|part| part == secret), "{name} has the secret");
+    }
+}
+
+#[test]
+fn a_lost_directory_costs_sharing_only_until_the_worker_has_looked() {
+    let Some(cluster) = Cluster::of_test("lost") else { return };
+    let machine = Machine::of(&cluster);
+    machine.mkfs(&cluster, &[]);
+    machine.mount();
+    write_synced(&machine.dir().join("first"), 1, 8 * MIB).unwrap();
+    let alone = machine.stored_bytes();
+    machine.umount();
+    fs::remove_dir_all(machine.state(&cluster)).unwrap();
+    let told = machine.mount();
+    assert!(told.contains("from the superblock in the cluster"), "{told}");
+    write_synced(&machine.dir().join("second"), 1, 8 * MIB).unwrap();
+    machine.succeeds("dedup", &["--now"]);
+    assert_eq!(machine.stored_bytes(), alone, "the worker finds what hints would have found");
+    write_synced(&machine.dir().join("third"), 1, 8 * MIB).unwrap();
+    machine.succeeds("dedup", &["--now"]);
+    assert_eq!(machine.stored_bytes(), alone);
+    machine.umount();
+    machine.succeeds("fsck", &[]);
+}
+
+#[test]
+fn a_directory_of_the_volume_that_had_the_name_before_is_made_anew() {
+    let Some(cluster) = Cluster::of_test("stale") else { return };
+    let (first, second) = (Machine::of(&cluster), Machine::of(&cluster));
+    first.mkfs(&cluster, &[]);
+    copy_key(&cluster, &first, &second);
+    second.mount();
+    write_synced(&second.dir().join("old"), 1, MIB).unwrap();
+    second.umount();
+    fs::remove_dir_all(first.state(&cluster)).unwrap();
+    first.mkfs(&cluster, &["--force"]);
+    first.mount();
+    write_synced(&first.dir().join("new"), 2, MIB).unwrap();
+    first.umount();
+    let told = second.mount();
+    assert!(told.contains("from the superblock in the cluster"), "{told}");
+    assert!(!second.dir().join("old").exists());
+    assert_content(&second.dir().join("new"), 2, MIB);
+    second.umount();
+    second.succeeds("fsck", &[]);
+}
+
+#[test]
+fn a_volume_without_a_superblock_in_the_cluster_is_moved_by_its_next_mount() {
+    let Some(cluster) = Cluster::of_test("early") else { return };
+    let (first, second) = (Machine::of(&cluster), Machine::of(&cluster));
+    first.mkfs(&cluster, &[]);
+    // As an early version left it.
+    let mut remove = Command::new("rados");
+    run(remove.arg("-c").arg(&cluster.conf).args(["-p", "oncefs", "-N", &cluster.namespace, "rm", "superblock"]));
+    copy_key(&cluster, &first, &second);
+    let told = second.refused("fsck", &[]);
+    assert!(told.contains("only the machine where mkfs made it can open it"), "{told}");
+    first.succeeds("fsck", &[]);
+    assert!(second.refused("fsck", &[]).contains("only the machine"), "a check changes nothing");
+    let told = first.mount();
+    assert!(told.contains("can be mounted by other machines from now on"), "{told}");
+    write_synced(&first.dir().join("file"), 1, MIB).unwrap();
+    first.umount();
+    second.mount();
+    assert_content(&second.dir().join("file"), 1, MIB);
+    second.umount();
+}
+
+#[test]
+fn a_standby_without_the_directory_of_the_head_takes_over_with_all_that_was_synced() {
+    let Some(cluster) = Cluster::of_test("two") else { return };
+    let (first, second) = (Machine::of(&cluster), Machine::of(&cluster));
+    first.mkfs(&cluster, &[]);
+    copy_key(&cluster, &first, &second);
+    let dir = first.dir();
+    let head = first.command(&["mount", "-f", &first.name]).arg(&dir).spawn().unwrap();
+    let mut head = Reaped(head);
+    eventually("the head is mounted", || is_mounted(&first));
+    let waiting = second.command(&["mount", "-f", "--standby", &second.name]).arg(second.dir()).spawn().unwrap();
+    let mut waiting = Reaped(waiting);
+    eventually("the standby has its directory", || second.state(&cluster).join("superblock").exists());
+    let synced =
+        (0..50).map(|n| write_synced(&dir.join(format!("file-{n}")), n, 64 << 10)).filter(Result::is_ok).count();
+    assert!(!is_mounted(&second), "the head is alive");
+    head.0.kill().unwrap();
+    eventually("the standby takes over", || is_mounted(&second));
+    assert_eq!(synced, 50);
+    (0..50).for_each(|n| assert_content(&second.dir().join(format!("file-{n}")), n, 64 << 10));
+    second.umount();
+    assert!(waiting.0.wait().unwrap().success());
+    second.succeeds("fsck", &[]);
+}
+
+/// A process that ends with the test.
+struct Reaped(std::process::Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn is_mounted(machine: &Machine) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.contains(machine.dir().to_str().unwrap()) && machine.on_volume("stats", &[]).status.success()
+}

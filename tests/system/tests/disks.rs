@@ -198,7 +198,7 @@ fn what_cannot_be_done_with_a_disk_is_refused_with_the_way_out() {
         let found = fails(disk(&mount, what, more));
         assert!(found.0 == code && found.1.contains(words), "{what} {more:?}: {found:?}");
     };
-    refused("create", &["../out", "1G"], 2, "begins with a letter");
+    refused("create", &["../out", "1G"], 2, "does not begin with . or -");
     refused("create", &["odd", "1048577"], 2, "1048577 is no multiple of 4.00 KiB: give 1M, for instance");
     refused("create", &["large", "1G", "--thick"], 1, "(enlarge the volume by oncefs grow, or leave out --thick)");
     refused("attach", &["large"], 1, "there is no disk large");

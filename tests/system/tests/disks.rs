@@ -4,6 +4,7 @@ mod room;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -443,6 +444,7 @@ fn frozen(attached: &Attached) -> (Child, BufReader<ChildStdout>) {
     let mut keeper = Command::new(oncefs())
         .args(["disk", "stand-still"])
         .arg(attached.place.path())
+        .arg(fs::metadata(attached.place.path()).unwrap().dev().to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,7 +1,7 @@
 //! The space of a pool, as the cluster's monitors tell it: what it can still take, what it stores, and its quotas.
 //!
-//! The figures come from the cluster's manager, which counts them every few seconds. A cluster without a manager has
-//! none.
+//! The figures come from the cluster's manager, which counts them every few seconds. A cluster that never had one has
+//! none; if it dies, the monitors go on telling its last ones.
 
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ impl PoolSpace {
         let wrong = |what: &str| wrong_answer("df detail", what);
         let document = json(answer, "df detail")?;
         let pools = document["pools"].as_array().ok_or_else(|| wrong("it has no pools"))?;
-        // Without a manager, the cluster knows of no device.
+        // A cluster that never had a manager knows of no device.
         if document["stats"]["total_bytes"].as_u64().unwrap_or(0) == 0 {
             return Ok(None);
         }

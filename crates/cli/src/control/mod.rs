@@ -2,9 +2,9 @@
 
 pub mod answers;
 pub mod client;
+mod commands_under_way;
 pub mod in_use;
 pub mod protocol;
 pub mod server;
 pub mod target;
 pub mod tree_work;
-mod under_way;

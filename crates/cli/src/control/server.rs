@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::commands_under_way::UnderWay;
 use super::protocol::{Envelope, LINE_BYTES_MAX, Reply, Request, SocketPath, VERSION, WORKING_EVERY};
-use super::under_way::UnderWay;
 use crate::process::places::Places;
 
 /// Connections served at a time, each with a thread. More than any user's commands need.

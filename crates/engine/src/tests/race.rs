@@ -93,6 +93,14 @@ fn volume_with(settings: Settings) -> (Devices, Arc<HookedDevice>, Arc<Volume>) 
     (devices, data, volume)
 }
 
+/// The volume is closed, and fsck finds nothing in it.
+fn assert_closes_clean(devices: &Devices, volume: Arc<Volume>) {
+    volume.commits.commit().unwrap();
+    drop(volume);
+    let report = checker(&devices.open()).check(false, &mut |_, _| ()).unwrap();
+    assert!(report.is_clean(), "{:#?}", report.problems);
+}
+
 /// No unflushed write survives, and the acknowledged commit is there nonetheless.
 fn assert_survives(devices: &Devices, map: MapId, data: &[u8]) {
     let volume = devices.after_power_cut_of_all().open();

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use super::*;
 use crate::format::damage_records::BadRecord;
 use crate::format::extent_leaf::{Extent, ExtentLeaf};
-use crate::fsck::parts::checker;
 use crate::state::published::{Mapped, Plan, StoredBlock};
 use crate::sync::take_most;
 use crate::volume::assembly::Volume;
@@ -71,13 +70,6 @@ fn cold_behind_a_hole(leaves: u64) -> (Devices, Arc<Watched<TableReads>>, Arc<Vo
     (devices, table, volume)
 }
 
-fn assert_clean(devices: &Devices, volume: Arc<Volume>) {
-    volume.commits.commit().unwrap();
-    drop(volume);
-    let report = checker(&devices.open()).check(false, &mut |_, _| ()).unwrap();
-    assert!(report.is_clean(), "{:#?}", report.problems);
-}
-
 #[test]
 fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_parts() {
     let (devices, _, volume) = cold();
@@ -99,7 +91,7 @@ fn a_range_over_more_pages_than_one_change_may_take_is_refused_and_comes_in_part
         assert!(grown <= DIRTY_BYTES, "bytes {part:?} take {grown} bytes of pages");
     }
     assert_eq!(volume.free_blocks.totals().mapped, Blocks(0));
-    assert_clean(&devices, volume);
+    assert_closes_clean(&devices, volume);
 }
 
 #[test]
@@ -112,7 +104,7 @@ fn a_part_that_is_cut_for_its_length_forgets_no_leaf_that_it_has_counted() {
             let zeroed = volume.range_changes.zero(MapId(1), part.start, part.end - part.start, true, |_, _| ());
             zeroed.unwrap_or_else(|error| panic!("{hole} leaves of a hole, bytes {part:?}: {error}"));
         }
-        assert_clean(&devices, volume);
+        assert_closes_clean(&devices, volume);
     }
 }
 
@@ -131,7 +123,7 @@ fn a_clone_takes_as_many_blocks_at_a_time_as_have_few_pages() {
     }
     assert!((2..=13).contains(&steps), "{steps} steps for {LEAVES} leaves");
     assert_eq!(volume.free_blocks.totals().mapped, Blocks(2 * LEAVES * LEAF));
-    assert_clean(&devices, volume);
+    assert_closes_clean(&devices, volume);
 }
 
 #[test]
@@ -192,7 +184,7 @@ fn a_commit_waits_for_no_page_that_a_change_of_a_range_reads() {
     }
     assert!(table.reads.load(Relaxed) > 0, "the pages were not in memory");
     *table.on_read.lock() = None;
-    assert_clean(&devices, volume);
+    assert_closes_clean(&devices, volume);
 }
 
 /// Runs `call`, and requires that it held no lock that other requests need for more reads from the disk than the rule
@@ -270,7 +262,7 @@ fn a_change_of_many_blocks_accesses_each_of_their_pages_a_few_times_however_they
     let most = 8 * (PAGES + LEAVES);
     assert!(of_clone.max(of_truncate) <= most, "{of_clone} and {of_truncate} accesses, {most} are allowed");
     volume.range_changes.truncate(MapId(7), 0, |_, _| ()).unwrap();
-    assert_clean(&devices, volume);
+    assert_closes_clean(&devices, volume);
 }
 
 /// A volume with a scattered file, of which a clone has taken nothing yet, with nothing in memory. No page of the block

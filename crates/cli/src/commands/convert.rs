@@ -246,13 +246,15 @@ impl Work {
     fn needed_for(&self, files: &[File]) -> Outcome<u64> {
         let mut progress = Progress::new();
         let all: u64 = files.iter().map(|file| file.blocks).sum();
-        let (mut seen, mut room) = (0, 0);
+        let (mut seen, mut room, mut is_first) = (0, 0, true);
         for file in files {
             let mut next = Some(MapCursor { map: 0, leaf: 0 });
             while let Some(from) = next {
                 progress.show("measuring", Step::blocks(seen, all.max(seen)));
-                let request = Request::Convert { what: Conversion::MeasureExpand, inode: Some(file.inode), from };
-                let part: Converted = self.daemon.ask(request).unwrap_or_default();
+                let what = Conversion::MeasureExpand { is_first };
+                let asked = self.daemon.ask(Request::Convert { what, inode: Some(file.inode), from });
+                is_first &= asked.is_err();
+                let part: Converted = asked.unwrap_or_default();
                 (seen, room, next) = (seen + part.blocks, room + part.room, part.next);
             }
         }
@@ -290,7 +292,7 @@ impl Work {
     fn doing(&self) -> &'static str {
         match self.what {
             Conversion::Compress => "compressing",
-            Conversion::Expand | Conversion::MeasureExpand => "expanding",
+            Conversion::Expand | Conversion::MeasureExpand { .. } => "expanding",
         }
     }
 
@@ -351,7 +353,7 @@ impl Work {
         let looked_at = Size(self.done.blocks * BLOCK_BYTES as u64);
         let mut text = match self.what {
             Conversion::Compress => format!("{looked_at} of files looked at; "),
-            Conversion::Expand | Conversion::MeasureExpand => {
+            Conversion::Expand | Conversion::MeasureExpand { .. } => {
                 let expanded = Size(self.done.converted * BLOCK_BYTES as u64);
                 format!("{looked_at} of files looked at, {expanded} expanded; ")
             }

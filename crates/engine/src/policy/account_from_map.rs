@@ -20,6 +20,8 @@ pub const REFS_FREE_MIN: u32 = 256;
 const FREE_BLOCKS_MAX: usize = 8;
 /// Most leaves that a write reads.
 const LEAVES_OF_WRITE_MAX: u64 = 64;
+/// The same for a write that holds its map's lock, which other requests need.
+const LEAVES_OF_LOCKED_MAX: u64 = 4;
 /// Leaves read at a time.
 const PORTION_LEAVES: usize = 64;
 /// Most leaves that the worker reads: 16 GiB of a file. Blocks beyond these do not count.
@@ -27,16 +29,21 @@ const LEAVES_OF_WORKER_MAX: usize = 16_384;
 
 impl FilePolicies {
     /// Begins the account of a file, or counts it anew: the whole file if it is small, otherwise its last blocks before
-    /// a place. If they cannot be read it is empty, because no write depends on it.
-    pub fn count_before(&self, map: MapId, place: Lbn) {
+    /// a place, and only few of them while the map is locked. If they cannot be read it is empty, because no write
+    /// depends on it.
+    pub fn count_before(&self, map: MapId, place: Lbn, is_map_locked: bool) {
+        let (leaves_max, part) = match is_map_locked {
+            true => (LEAVES_OF_LOCKED_MAX, Counted::Few),
+            false => (LEAVES_OF_WRITE_MAX, Counted::Window),
+        };
         let end = place.0.div_ceil(LEAF_BLOCKS);
-        let from = end.saturating_sub(LEAVES_OF_WRITE_MAX);
-        let counted = self.count_pieces(map, from, LEAVES_OF_WRITE_MAX as usize);
+        let from = end.saturating_sub(leaves_max);
+        let counted = self.count_pieces(map, from, leaves_max as usize);
         let (pieces, reaches_end) = counted.unwrap_or_else(|error| {
             log::debug!("cannot read map {} for its account: {error}", map.0);
             (FilePieces::default(), false)
         });
-        let counted = if from == 0 && reaches_end { Counted::Whole } else { Counted::Window };
+        let counted = if from == 0 && reaches_end { Counted::Whole } else { part };
         self.policy.accounts().set(map, pieces, counted);
     }
 
@@ -44,7 +51,8 @@ impl FilePolicies {
     /// the map's lock.
     pub fn account(&self, map: MapId) -> Result<FilePieces> {
         let accounts = self.policy.accounts();
-        if let Some(known) = accounts.get(map).filter(|_| accounts.counted(map) != Some(Counted::Window)) {
+        let is_part = |counted| matches!(counted, Some(Counted::Window | Counted::Few));
+        if let Some(known) = accounts.get(map).filter(|_| !is_part(accounts.counted(map))) {
             return Ok(known);
         }
         let (pieces, reaches_end) = self.count_pieces(map, 0, LEAVES_OF_WORKER_MAX)?;

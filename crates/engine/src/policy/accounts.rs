@@ -54,6 +54,8 @@ pub enum Counted {
     Most,
     /// What lies before the place of a write, at most 64 MiB. Of the rest nothing is known.
     Window,
+    /// As `Window`, but few MiB, because the map was locked. The next write that does not lock it counts more.
+    Few,
 }
 
 /// The account of a file.
@@ -78,23 +80,6 @@ impl Account {
 /// The accounts of all files.
 pub struct Accounts {
     parts: Vec<Mutex<RecentMaps<Account>>>,
-}
-
-/// The pieces that a write may add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grant {
-    /// Taken from the file's account.
-    Account(u64),
-    /// Paid for by the blocks that it replaces. The account does not count their part of the file.
-    Replaced(u64),
-}
-
-impl Grant {
-    /// How many.
-    pub fn pieces(self) -> u64 {
-        let (Grant::Account(pieces) | Grant::Replaced(pieces)) = self;
-        pieces
-    }
 }
 
 /// Whether the spender knows the whole file, or sees its blocks as they come.
@@ -166,6 +151,16 @@ impl Accounts {
             let known = account.taken.min(taken);
             account.taken -= known;
             account.pieces.pieces = account.pieces.pieces.saturating_sub(known.saturating_sub(spent));
+        });
+    }
+
+    /// What a request added to the account is not in the file after all. If the account was counted anew meanwhile, it
+    /// lacks as much until it is counted the next time.
+    pub fn give_back(&self, map: MapId, added: FilePieces) {
+        self.with(map, |account| {
+            account.pieces.blocks = account.pieces.blocks.saturating_sub(added.blocks);
+            // What others have taken is not given back.
+            account.pieces.pieces = account.pieces.pieces.saturating_sub(added.pieces).max(account.taken);
         });
     }
 

@@ -2,7 +2,9 @@
 
 use oncefs_dedup::{FilePieces, PieceCost, ShareLimit, Slowdown, Work};
 
+use crate::policy::accounts::Counted;
 use crate::settings::values::Settings;
+use crate::sync::take_most;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
@@ -252,6 +254,37 @@ fn a_large_file_that_is_written_over_keeps_its_budget() {
     let after = slowdown(&volume, FILE);
     // Each request has a piece of new blocks besides those it pays for.
     assert!((80.0..=105.0).contains(&after), "{after}");
+}
+
+#[test]
+fn what_pays_for_blocks_that_were_written_over_does_not_pay_for_added_ones_again() {
+    let source = unique(FILE_BLOCKS as usize, 1);
+    let (_devices, volume) = cold_large(6.0, &source);
+    let write = |round: u64| write(&volume, FILE, round * FILE_BLOCKS, &scattered(&source, 75, 200 + round).0);
+    // The account counts the blocks before the last round.
+    (0..LARGE_ROUNDS - 1).for_each(write);
+    assert_eq!(volume.base.policy.accounts().counted(FILE), Some(Counted::Window));
+    write(LARGE_ROUNDS);
+    let after = slowdown(&volume, FILE);
+    assert!((70.0..=105.0).contains(&after), "{after}");
+}
+
+#[test]
+fn a_write_that_holds_the_map_s_lock_reads_few_leaves_and_the_next_one_counts_anew() {
+    let source = unique(FILE_BLOCKS as usize, 1);
+    let (_devices, volume) = cold_large(6.0, &source);
+    let counted = || volume.base.policy.accounts().counted(FILE);
+    let partial = [&unique(1, 7)[100..], &source[..10 * BLOCK_BYTES], &[1; 50][..]].concat();
+    let place = (LARGE_ROUNDS - 1) * FILE_BLOCKS;
+    take_most();
+    volume.write(FILE, place * BLOCK + 100, &partial, |_, _| ()).unwrap();
+    // Counted only under the feature `checked`.
+    assert!(take_most().reads <= 32, "other requests wait for them");
+    assert_eq!(counted(), Some(Counted::Few));
+    write(&volume, FILE, place, &source[..10 * BLOCK_BYTES]);
+    assert_eq!(counted(), Some(Counted::Window));
+    volume.write(FILE, place * BLOCK + 100, &partial, |_, _| ()).unwrap();
+    assert_eq!(counted(), Some(Counted::Window), "what is known stays");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::layout::referrers::MapCursor;
 use crate::policy::effective::FilePolicies;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::compress::BlockCompressor;
-use crate::worker::expand::{BlockExpander, Moved};
+use crate::worker::expand::{BlockExpander, Measured, Moved};
 use crate::worker::status::{Conversion, Converted};
 use crate::worker::worklist::Worklist;
 use crate::{Error, MapId, Result};
@@ -29,7 +29,9 @@ part! {
         expander: BlockExpander
     } own {
         /// The blocks of shared fragments that were expanded.
-        moved: Mutex<Moved> = Mutex::new(LockRank::Leaf, Moved::new())
+        moved: Mutex<Moved> = Mutex::new(LockRank::Leaf, Moved::new()),
+        /// The shared fragments that were measured.
+        measured: Mutex<Measured> = Mutex::new(LockRank::Leaf, Measured::new())
     }
 }
 
@@ -45,7 +47,7 @@ impl Converter {
                 let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
                 Err(Error::Invalid(why.to_owned()))
             }
-            Conversion::Expand | Conversion::MeasureExpand if compress != Compress::Off => {
+            Conversion::Expand | Conversion::MeasureExpand { .. } if compress != Compress::Off => {
                 let why = match only {
                     None => "the mount compresses what is expanded: mount it with -o compress=off first",
                     Some(_) => {
@@ -93,7 +95,14 @@ impl Converter {
                 *self.moved.lock() = moved;
                 expanded?;
             }
-            Conversion::MeasureExpand => done.room = self.expander.room_for(&places),
+            Conversion::MeasureExpand { is_first } => {
+                let mut measured = match is_first {
+                    true => Measured::new(),
+                    false => std::mem::take(&mut *self.measured.lock()),
+                };
+                done.room = self.expander.room_for(&places, &mut measured);
+                *self.measured.lock() = measured;
+            }
         }
         done.next = next.map(|next| MapCursor { map: next.map.0, leaf: next.leaf });
         Ok(done)

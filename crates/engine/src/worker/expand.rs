@@ -37,6 +37,9 @@ const REMEMBERED_MAX: usize = 64 << 10;
 /// The blocks of shared fragments, by number. Advice: a number may have other content by now.
 pub type Moved = HashMap<Pbn, Pbn>;
 
+/// Shared fragments whose room is counted, as many as are remembered when they are expanded.
+pub type Measured = HashSet<Pbn>;
+
 /// The blocks of a batch.
 #[derive(Default)]
 struct Batch {
@@ -93,13 +96,21 @@ impl BlockExpander {
     }
 
     /// How many blocks of room it takes at most to expand the fragments at these places and nothing else: a block for
-    /// each, less the blocks of packs in which no other fragment is left then.
-    pub fn room_for(&self, places: &[Place]) -> u64 {
+    /// each, less the blocks of packs in which no other fragment is left then. Shared fragments that were measured
+    /// before take none, and the others join them.
+    pub fn room_for(&self, places: &[Place], measured: &mut Measured) -> u64 {
         let numbers = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| is_fragment(*pbn)));
         let entries = self.metadata.known_entries(&numbers);
+        let mut new = 0_u64;
+        for (number, entry) in &entries {
+            new += u64::from(!measured.contains(number));
+            if entry.count > 1 && measured.len() < REMEMBERED_MAX {
+                measured.insert(*number);
+            }
+        }
         // A clone that has no references yet keeps what it reads.
         if self.lazy_clones.are_any() {
-            return entries.len() as u64;
+            return new;
         }
         let mut places_left: HashMap<Pbn, u32> = entries.iter().map(|(number, entry)| (*number, entry.count)).collect();
         for (_, _, pbn) in places {
@@ -112,7 +123,7 @@ impl BlockExpander {
         }
         let holders = self.metadata.known_entries(&ascending(released_in.keys().copied()));
         let freed = holders.iter().filter(|(block, holder)| holder.count == released_in[*block]).count();
-        (entries.len() as u64).saturating_sub(freed as u64)
+        new.saturating_sub(freed as u64)
     }
 
     /// The fragments at these places that may be expanded, ascending.

@@ -81,7 +81,11 @@ pub enum Conversion {
     /// Expand what is compressed.
     Expand,
     /// Change nothing, and say how much room expanding takes at most.
-    MeasureExpand,
+    MeasureExpand {
+        /// Whether nothing was measured before for what is to be expanded. Otherwise, what earlier portions measured and
+        /// this one shares does not count again.
+        is_first: bool,
+    },
 }
 
 /// The result for a portion.

@@ -1,6 +1,7 @@
 //! The blocks of one write as they pass through the steps, and the decisions about each.
 
 use hashbrown::{HashMap, HashSet};
+use oncefs_dedup::FilePieces;
 
 use crate::format::fragment::FragmentPlace;
 use crate::format::keys::LEAF_BLOCKS;
@@ -55,6 +56,8 @@ pub struct Batch<'a> {
     pub open: Vec<usize>,
     /// Non-zero blocks at places of the file that had none, as far as the file's account does not include them yet.
     pub added: u64,
+    /// What the file's account includes already because of this request: blocks at places that had none, and pieces.
+    pub in_account: FilePieces,
     /// New blocks that other requests may find already.
     pub announced: Vec<Announced>,
     /// Blocks claimed for the placed blocks and packs.
@@ -89,6 +92,7 @@ impl<'a> Batch<'a> {
             refused: Vec::new(),
             open: Vec::new(),
             added: 0,
+            in_account: FilePieces::default(),
             announced: Vec::new(),
             claimed: 0,
             from_reserved: 0,

@@ -6,7 +6,7 @@
 //! long enough, and left to the worker if the file does not go on.
 
 use hashbrown::HashMap;
-use oncefs_dedup::{Blocks, Candidates, Decision, Extension, HOLDERS_MAX, RunRule, ShareLimit, detect};
+use oncefs_dedup::{Blocks, Candidates, Decision, Extension, FilePieces, HOLDERS_MAX, RunRule, ShareLimit, detect};
 
 use crate::base::part;
 use crate::format::extent_leaf::Target;
@@ -64,6 +64,13 @@ part! {
     }
 }
 
+impl OpenRuns {
+    /// The places of open blocks that the request decided about.
+    pub fn lbns(&self) -> impl Iterator<Item = Lbn> {
+        self.shared.iter().map(|(block, _)| block.lbn).chain(self.open.iter().map(|block| block.lbn))
+    }
+}
+
 impl Decider {
     /// For each block, the pbns that may hold it according to the hint store, ascending.
     pub fn look_up(&self, batch: &Batch) -> Vec<Vec<Pbn>> {
@@ -113,9 +120,10 @@ impl Decider {
             ShareLimit::Runs(_) => detect(&candidates, rule),
             ShareLimit::Budget(slowdown) => {
                 let growth = self.growth(map, batch, current)?;
+                let (decisions, pieces) = self.detect_in_budget(map, slowdown, growth, &candidates, Pbn(IN_BATCH));
                 // The account includes them from now on.
-                batch.added = 0;
-                self.detect_in_budget(map, slowdown, growth, &candidates, Pbn(IN_BATCH))
+                batch.in_account = FilePieces { blocks: std::mem::take(&mut batch.added), pieces };
+                decisions
             }
         };
         assert_eq!(decisions.len(), candidates.len(), "one decision for each candidate");

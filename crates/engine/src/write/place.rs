@@ -102,6 +102,11 @@ impl Placer {
         self.staging.remove(runs.iter().flat_map(|run| run.pbns()));
         self.free_blocks.unclaim(std::mem::take(&mut batch.claimed));
         self.free_blocks.give_back_unclaimed(runs);
+        let placed = (0..batch.len()).filter_map(|index| match batch.outcomes[index] {
+            Outcome::Anew(Some(pbn)) => Some((batch.tags[index], pbn)),
+            _ => None,
+        });
+        self.under_way.withdraw(&placed.collect::<Vec<_>>());
         batch.announced.clear();
     }
 

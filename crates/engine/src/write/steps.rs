@@ -9,6 +9,7 @@ use crate::format::keys::{LEAF_BLOCKS, leaf_parts};
 use crate::hash::is_zero;
 use crate::place::free_blocks::Claim;
 use crate::policy::effective::FilePolicies;
+use crate::policy::inline::Stream;
 use crate::space::allocator::Run;
 use crate::state::loading::Metadata;
 use crate::sync::RwLockWriteGuard;
@@ -41,7 +42,7 @@ struct Prepared<'a> {
 part! {
     /// Writes requests: it calls the steps in their order.
     pub struct Writer {
-        base: health, policy, stats;
+        base: health, stats;
         metadata: Metadata, file_policies: FilePolicies, lazy_clones: LazyClones, backlog_notes: BacklogNotes,
         partial_blocks: PartialBlocks, admission: Admission, decider: Decider, batch_confirmer: BatchConfirmer,
         in_line_compressor: InLineCompressor, placer: Placer, batch_publisher: BatchPublisher,
@@ -89,8 +90,7 @@ impl Writer {
             return self.publish(map, prepared, locked, with);
         }
         self.placer.give_up(&mut prepared.batch, &prepared.runs);
-        // It includes what this request would have added.
-        self.policy.accounts().forget(map);
+        self.leave_undone(map, &prepared.batch, prepared.open_runs.lbns());
         are_unchanged?;
         let ends = self.partial_blocks.merge_with_stored(map, at, data)?;
         let bytes = ends.merged.as_deref().unwrap_or(data);
@@ -119,31 +119,52 @@ impl Writer {
         batch.added =
             batch.indexes(|outcome| outcome != Outcome::Zero).iter().filter(|index| is_added(index)).count() as u64;
         let stream = self.decider.take_stream(map, batch.first);
+        let open: Vec<Lbn> = stream.open.iter().map(|block| block.lbn).collect();
+        let prepared = self.prepare_after(map, &mut batch, &current, stream, is_admitted);
+        match prepared {
+            Ok((runs, open_runs)) => Ok(Prepared { batch, runs, open_runs, is_admitted }),
+            Err(error) => {
+                self.leave_undone(map, &batch, open.into_iter());
+                Err(error)
+            }
+        }
+    }
+
+    /// The steps from the look-up on: what is allocated for the request, and the runs that it continues. `stream` is what
+    /// the file's previous request left.
+    fn prepare_after(
+        &self,
+        map: MapId,
+        batch: &mut Batch,
+        current: &[Target],
+        stream: Stream,
+        is_admitted: bool,
+    ) -> Result<(Vec<Run>, OpenRuns)> {
+        let blocks = batch.len() as u64;
         let mut open_runs = OpenRuns::default();
         let mut awaited = AwaitedRequests::default();
         if is_admitted {
-            let holders = self.stats.timed(Stage::Lookup, blocks, || self.decider.look_up(&batch));
+            let holders = self.stats.timed(Stage::Lookup, blocks, || self.decider.look_up(batch));
             open_runs = self
                 .stats
-                .timed(Stage::Decide, blocks, || self.decider.decide(map, &mut batch, holders, &current, stream))?;
-            let awaits = if is_locked { Awaits::None } else { self.batch_confirmer.awaits(&batch) };
+                .timed(Stage::Decide, blocks, || self.decider.decide(map, batch, holders, current, stream))?;
+            let awaits = if batch.is_map_locked { Awaits::None } else { self.batch_confirmer.awaits(batch) };
             let found = self.under_way.find(batch.candidates(), awaits);
             batch.set_aside(&found.awaited);
             batch.pass_over(&found.passed_over);
             awaited = found.requests;
-            self.stats.timed(Stage::Confirm, blocks, || self.batch_confirmer.confirm(&mut batch));
+            self.stats.timed(Stage::Confirm, blocks, || self.batch_confirmer.confirm(batch));
         } else if !stream.open.is_empty() {
             self.backlog_notes.leave_to_worker(map, stream.open.iter().map(|block| block.lbn));
         }
-        let mut runs = self.stats.timed(Stage::Place, blocks, || self.place(map, &mut batch, &current))?;
+        let mut runs = self.stats.timed(Stage::Place, blocks, || self.place(map, batch, current))?;
         if !awaited.is_empty() {
-            runs =
-                self.stats.timed(Stage::Confirm, 0, || self.confirm_awaited(&awaited, &mut batch, runs, &current))?;
+            runs = self.stats.timed(Stage::Confirm, 0, || self.confirm_awaited(&awaited, batch, runs, current))?;
         }
         if is_admitted {
-            self.batch_confirmer.note_shares(&batch);
+            self.batch_confirmer.note_shares(batch);
         }
-        Ok(Prepared { batch, runs, open_runs, is_admitted })
+        Ok((runs, open_runs))
     }
 
     /// The last step: a prepared request becomes visible.
@@ -156,11 +177,25 @@ impl Writer {
     ) -> Result<()> {
         let Prepared { mut batch, runs, open_runs, is_admitted } = prepared;
         self.count_request(is_admitted, batch.len() as u64);
-        self.batch_publisher.publish_batch(map, &mut batch, runs, with)?;
+        let published = self.batch_publisher.publish_batch(map, &mut batch, runs, with);
         drop(locked);
+        if published.is_err() {
+            self.leave_undone(map, &batch, open_runs.lbns());
+            return published;
+        }
         batch.announced.clear();
         self.follow_open_runs(map, &batch, open_runs);
         Ok(())
+    }
+
+    /// A request is not published, or is decided again: its file's account has nothing of it, and the worker visits the
+    /// blocks that earlier requests left open for it.
+    fn leave_undone(&self, map: MapId, batch: &Batch, open: impl Iterator<Item = Lbn>) {
+        self.decider.give_back(map, batch);
+        let open: Vec<Lbn> = open.collect();
+        if !open.is_empty() {
+            self.backlog_notes.leave_to_worker(map, open);
+        }
     }
 
     /// Gives new blocks their places: first those that are compressed, then the others.

@@ -95,8 +95,7 @@ impl AwaitedRequests {
 }
 
 impl UnderWay {
-    /// Announces blocks that are placed in `runs`, and gives them hints. If they are not published, the hints are stale
-    /// ones.
+    /// Announces blocks that are placed in `runs`, and gives them hints.
     pub fn announce(self: &Arc<Self>, blocks: &[(Tag, Pbn)], mut runs: Vec<Run>, are_fingerprinted: bool) -> Announced {
         runs.sort_unstable_by_key(|run| run.pbn);
         let request = {
@@ -108,6 +107,11 @@ impl UnderWay {
         };
         self.hint_levels.update_hints(&[], blocks);
         Announced { under_way: self.clone(), request }
+    }
+
+    /// Takes away the hints of announced blocks that are not published.
+    pub fn withdraw(&self, blocks: &[(Tag, Pbn)]) {
+        self.hint_levels.update_hints(blocks, &[]);
     }
 
     /// Which of these pbns other requests have placed and not published, for a request that awaits such ones.

@@ -2,9 +2,10 @@
 //! their bytes stay, and the map is not locked meanwhile.
 
 use oncefs_compress::Method;
-use oncefs_dedup::Compress;
+use oncefs_dedup::{Compress, FilePieces, PieceCost, Skipped, Slowdown};
 
 use super::*;
+use crate::policy::accounts::Counted;
 use crate::tests::compress::{assert_content, pbns_of, text};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -93,4 +94,73 @@ fn a_file_that_is_cut_while_a_request_at_its_end_is_compressed_has_zeros_behind_
     content[FROM as usize..TO as usize].copy_from_slice(&request);
     assert_content(&volume, &[(MapId(1), content)]);
     assert_nothing_is_lost(&volume);
+}
+
+/// Writes a request that is compressed, and changes a byte in its last block meanwhile if it is to be done again.
+fn write_again(data: &HookedDevice, volume: &Arc<Volume>, at: u64, request: &[u8], is_again: bool) {
+    let (others, end) = (volume.clone(), at + request.len() as u64);
+    *data.before_write.lock() = Some(Box::new(move || {
+        if is_again {
+            others.write(MapId(1), end + 100, &[b'A'; 20], |_, _| ()).unwrap();
+        }
+        Ok(())
+    }));
+    volume.write(MapId(1), at, request, |_, _| ()).unwrap();
+    assert!(data.before_write.lock().is_none(), "packs are written");
+}
+
+#[test]
+fn a_request_that_is_done_again_counts_once_in_its_file_s_account() {
+    let account = |is_again: bool| {
+        let slowdown = Some(Slowdown(100));
+        let settings =
+            Settings { compress: Compress::Inline, compress_method: Method::Zstd(1), slowdown, ..one_level() };
+        let devices = Devices::new(Blocks(2_000), settings);
+        let data = Watched::new(&devices.data, Hooks::default());
+        let volume = Arc::new(devices.open_with(data.clone()));
+        volume.base.policy.device_reads().start_from(PieceCost::of_blocks(1.0));
+        let source = unique(40, 3);
+        volume.write(MapId(2), 0, &source, |_, _| ()).unwrap();
+        volume.write(MapId(1), 0, &text(10, 1), |_, _| ()).unwrap();
+        let accounts = volume.base.policy.accounts();
+        accounts.set(MapId(1), FilePieces { blocks: 1_000, pieces: 7 }, Counted::Whole);
+        let shared = [&source[..BLOCK_BYTES], &text(1, 4), &source[9 * BLOCK_BYTES..12 * BLOCK_BYTES]].concat();
+        let request = [&text(5, 2)[100..], &shared, &text(50, 5)[..49 * BLOCK_BYTES + 50]].concat();
+        write_again(&data, &volume, 5 * BLOCK + 100, &request, is_again);
+        accounts.get(MapId(1))
+    };
+    let once = account(false);
+    assert!(once.is_some_and(|pieces| pieces.blocks > 1_040 && pieces.pieces > 7), "{once:?}");
+    assert_eq!(account(true), once);
+}
+
+#[test]
+fn blocks_that_a_request_would_have_gone_on_with_are_left_to_the_worker_when_it_is_done_again() {
+    let settings = Settings {
+        compress: Compress::Inline,
+        compress_method: Method::Zstd(1),
+        inline: Inline::All,
+        run_blocks_min: Some(8),
+        ..two_levels()
+    };
+    let devices = Devices::new(Blocks(2_000), settings);
+    let data = Watched::new(&devices.data, Hooks::default());
+    let volume = Arc::new(devices.open_with(data.clone()));
+    let source = unique(40, 3);
+    let part = |first: usize, end: usize| &source[first * BLOCK_BYTES..end * BLOCK_BYTES];
+    volume.write(MapId(2), 0, &source, |_, _| ()).unwrap();
+    while volume.revisits.revisit(256).unwrap().is_some() {}
+    // The block in which the request begins has the first bytes of what the run goes on with.
+    volume.write(MapId(1), 0, &text(10, 1), |_, _| ()).unwrap();
+    volume.write(MapId(1), 16 * BLOCK, &[&part(6, 7)[..100], &text(2, 7)[100..]].concat(), |_, _| ()).unwrap();
+    volume.write(MapId(1), 10 * BLOCK, part(0, 6), |_, _| ()).unwrap();
+    let has = |skipped: &Skipped| matches!(skipped, Skipped::Chunk { owner: 1, chunk: 0, mask } if mask >> 12 & 1 == 1);
+    let waits = || volume.base.backlog.contents().iter().any(has);
+    assert!(!waits(), "they are open");
+    let request = [&part(6, 12)[100..], &text(50, 5)[..49 * BLOCK_BYTES + 50]].concat();
+    write_again(&data, &volume, 16 * BLOCK + 100, &request, true);
+    assert!(waits(), "{:?}", volume.base.backlog.contents());
+    while volume.revisits.revisit(256).unwrap().is_some() {}
+    let pbns = |map, first: usize| pbns_of(&volume, MapId(map))[first..first + 6].to_vec();
+    assert_eq!(pbns(1, 10), pbns(2, 0));
 }

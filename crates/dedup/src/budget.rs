@@ -41,9 +41,17 @@ pub struct PieceCost(f64);
 impl PieceCost {
     /// The bounds of the estimate: decisions treat every device as within them.
     pub const BLOCKS: (f64, f64) = (0.05, 4_096.0);
-    /// The cost assumed for a device that was not measured yet: an SSD. On a costlier device, sharing stops once the
-    /// cost is measured.
+    /// The cost assumed for a device that was not measured yet and does not turn: an SSD. On a costlier device, sharing
+    /// stops once the cost is measured.
     pub const EXPECTED: Self = Self(1.0);
+    /// The cost assumed for a device that turns: 8 ms for a piece, 60 us for a block. On a cheaper device, the worker looks
+    /// again at what was refused once the cost is measured.
+    pub const EXPECTED_OF_TURNING: Self = Self(128.0);
+
+    /// The cost to assume until it is measured.
+    pub fn expected(device_turns: bool) -> Self {
+        if device_turns { Self::EXPECTED_OF_TURNING } else { Self::EXPECTED }
+    }
 
     /// The cost in blocks, clamped to the bounds. NaN counts as the upper bound.
     pub fn of_blocks(blocks: f64) -> Self {

@@ -16,6 +16,7 @@
 //! | `compression_pace` | oncefs | engine `write/in_line_compression.rs` |
 //! | `pace`, `schedule` | SmartDedup, section 3.4 | engine `worker/work_loop.rs` |
 //! | `defrag_plan` | oncefs | engine `layout/defrag.rs` |
+//! | `device_claim` | oncefs | engine `volume/device_claims.rs` |
 //! | `usage` | Selective, section 4.2.1 | fs `usage/` |
 //! | `rank_rule`, `rank_queues` | Selective, sections 4.2.1 and 4.2.2 | fs `ranking/` |
 //! | `file_policy` | Selective, section 4, and oncefs | engine `policy/effective.rs` |
@@ -25,6 +26,7 @@ mod budget;
 mod compression_pace;
 mod defrag_plan;
 mod detect;
+mod device_claim;
 mod disk_level;
 mod energy;
 mod extend;
@@ -58,6 +60,7 @@ pub use budget::{FilePieces, PieceCost, PieceCounter, Slowdown};
 pub use compression_pace::{CompressNow, CompressionPace};
 pub use defrag_plan::{DefragPlan, DefragRule, FileRun, RunRange, plan_defrag};
 pub use detect::{Candidates, DecidedRun, Decision, RunRule, detect, runs_of};
+pub use device_claim::DeviceClaim;
 pub use disk_level::{Adoption, DiskLevel, HintPage, HintPages, LookedUp, MemoryPages, Merged, PageNo, Prefix, Swept};
 pub use energy::{EnergyRule, Supply};
 pub use extend::{EXTENDED_MAX, Extension};

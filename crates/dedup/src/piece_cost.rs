@@ -92,15 +92,19 @@ pub struct PieceCostEstimate {
 
 impl Default for PieceCostEstimate {
     fn default() -> Self {
-        Self::starting_from(None)
+        Self::expecting(PieceCost::EXPECTED)
     }
 }
 
 impl PieceCostEstimate {
-    /// Starts from an earlier measurement, if there is one.
-    pub fn starting_from(measured: Option<PieceCost>) -> Self {
-        let cost = measured.unwrap_or(PieceCost::EXPECTED);
-        Self { large: Batches::default(), scattered: Batches::default(), cost, is_measured: measured.is_some() }
+    /// Starts from an assumption. The first measurement replaces it.
+    pub fn expecting(cost: PieceCost) -> Self {
+        Self { large: Batches::default(), scattered: Batches::default(), cost, is_measured: false }
+    }
+
+    /// Starts from an earlier measurement.
+    pub fn starting_from(measured: PieceCost) -> Self {
+        Self { is_measured: true, ..Self::expecting(measured) }
     }
 
     /// Adds a read. Returns whether the value in force changed, or was measured for the first time.
@@ -222,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_small_change_changes_nothing_and_a_clear_one_is_told() {
-        let mut estimate = PieceCostEstimate::starting_from(Some(PieceCost::of_blocks(4.0)));
+        let mut estimate = PieceCostEstimate::starting_from(PieceCost::of_blocks(4.0));
         assert!(estimate.is_measured());
         let changes = |estimate: &mut PieceCostEstimate, piece_us| {
             reads(8.0, piece_us).filter(|read| estimate.observe(*read)).count()

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use oncefs_dedup::PieceCost;
+
 use crate::backlog::file::SkippedFile;
 use crate::backlog::list::Backlog;
 use crate::commit::log::{Journal, JournalBounds, Log};
@@ -14,6 +16,7 @@ use crate::kv::Kv;
 use crate::pace::portion_size::portion_size;
 use crate::pace::system_load::SystemLoad;
 use crate::pace::worker_state::Worker;
+use crate::policy::device_reads::DeviceReads;
 use crate::policy::inline::InlineDedup;
 use crate::policy::policies::PolicyFacts;
 use crate::read::cache::ReadCache;
@@ -144,6 +147,8 @@ pub struct Parts {
     pub committer: Option<Committer>,
     /// The machine.
     pub system_load: SystemLoad,
+    /// The device with the data says that it turns, and is believed.
+    pub turns: bool,
     /// No change is possible.
     pub is_read_only: bool,
 }
@@ -169,7 +174,11 @@ impl BaseParts {
             inline: Arc::new(InlineDedup::new(&settings)),
             backlog: Arc::new(Backlog::new(&settings, parts.skipped_file)),
             worker: Arc::new(Worker::new(&settings, parts.system_load, portion_size())),
-            policy: Arc::new(PolicyFacts::new(parts.policy_bytes_max, parts.read_pattern_bytes_max)),
+            policy: Arc::new(PolicyFacts::new(
+                parts.policy_bytes_max,
+                parts.read_pattern_bytes_max,
+                DeviceReads::new(PieceCost::expected(parts.turns)),
+            )),
             damage: Arc::new(Damage::new(&settings)),
             tuning: Arc::new(Tuning::new(settings)),
             hasher: Arc::new(parts.hasher),

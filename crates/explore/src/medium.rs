@@ -56,6 +56,7 @@ pub fn backend(tape: &Arc<Tape>, places: Places) -> Result<Backend> {
         hints: Some(tape.device(Part::Hints)),
         skipped: Some(tape.device(Part::Skipped)),
         device_load: None,
+        turns: false,
         hold: None,
     })
 }

@@ -48,6 +48,7 @@ fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
         hints: None,
         skipped: None,
         device_load: None,
+        turns: false,
         hold: None,
     };
     Store::format_on(&backend, DATA).unwrap();

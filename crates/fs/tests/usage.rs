@@ -205,6 +205,7 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
         hints: None,
         skipped: None,
         device_load: None,
+        turns: false,
         hold: None,
     };
     Store::format_on(&backend, MEMORY_DATA).unwrap();

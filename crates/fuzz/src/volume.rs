@@ -148,6 +148,7 @@ impl Volume {
             hints: Some(self.hints.clone()),
             skipped: Some(self.skipped.clone()),
             device_load: None,
+            turns: false,
             hold: None,
         }
     }

@@ -384,7 +384,7 @@ const GROUPS: &[Figure] = &[
         Unit::Truth,
         |s| truth(s.report.device.piece_is_measured),
         "Whether that was \
-        measured; otherwise it is what is expected of an SSD.",
+        measured; otherwise it is what is expected of the device.",
     ),
     Figure {
         group: "device",

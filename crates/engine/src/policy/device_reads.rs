@@ -26,19 +26,6 @@ pub struct DeviceReads {
     is_probed: AtomicBool,
 }
 
-impl Default for DeviceReads {
-    fn default() -> Self {
-        Self {
-            sizes: LiveSizes::default(),
-            under_way: Count::new(0),
-            estimate: Mutex::new(LockRank::Leaf, PieceCostEstimate::default()),
-            piece_blocks: Count::new(PieceCost::EXPECTED.blocks().to_bits()),
-            saved: Count::new(0),
-            is_probed: AtomicBool::new(false),
-        }
-    }
-}
-
 /// How the estimate changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -49,11 +36,23 @@ pub enum Change {
 }
 
 impl DeviceReads {
+    /// No reads yet. Until they are measured, a piece costs as `expected`.
+    pub fn new(expected: PieceCost) -> Self {
+        Self {
+            sizes: LiveSizes::default(),
+            under_way: Count::new(0),
+            estimate: Mutex::new(LockRank::Leaf, PieceCostEstimate::expecting(expected)),
+            piece_blocks: Count::new(expected.blocks().to_bits()),
+            saved: Count::new(0),
+            is_probed: AtomicBool::new(false),
+        }
+    }
+
     /// Starts from the measurement of an earlier mount.
     pub fn start_from(&self, cost: PieceCost) {
         debug_assert!(cost.blocks() > 0.0, "a piece costs {} blocks", cost.blocks());
         self.piece_blocks.store(cost.blocks().to_bits(), Relaxed);
-        *self.estimate.lock() = PieceCostEstimate::starting_from(Some(cost));
+        *self.estimate.lock() = PieceCostEstimate::starting_from(cost);
     }
 
     /// The cost of a piece.
@@ -155,7 +154,7 @@ mod tests {
 
     #[test]
     fn what_a_piece_costs_is_expected_then_measured_and_its_changes_are_told() {
-        let reads = DeviceReads::default();
+        let reads = DeviceReads::new(PieceCost::EXPECTED);
         assert_eq!((reads.piece_cost(), reads.report().piece_is_measured), (PieceCost::EXPECTED, false));
         assert_eq!(learned(&reads, Duration::from_micros(400)), [Change::Rose]);
         assert!((reads.piece_cost().blocks() - 40.0).abs() < 0.5 && reads.report().piece_is_measured);
@@ -165,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_mount_measured_holds_until_it_clearly_changes() {
-        let reads = DeviceReads::default();
+        let reads = DeviceReads::new(PieceCost::EXPECTED);
         reads.start_from(PieceCost::of_blocks(6.5));
         assert!(reads.is_measured() && reads.piece_cost().blocks() == 6.5);
         assert_eq!(learned(&reads, Duration::from_micros(60)), []);
@@ -174,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_request_that_failed_teaches_nothing() {
-        let reads = DeviceReads::default();
+        let reads = DeviceReads::new(PieceCost::EXPECTED);
         let before = reads.estimate.lock().clone();
         assert_eq!(reads.end(reads.begin(), &[1; 16], 0, false), None);
         assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
@@ -182,7 +181,7 @@ mod tests {
 
     #[test]
     fn requests_made_at_once_are_one_read_of_as_many_pieces() {
-        let reads = DeviceReads::default();
+        let reads = DeviceReads::new(PieceCost::EXPECTED);
         let before = reads.estimate.lock().clone();
         reads.end(reads.begin(), &[1, 200], 0, true);
         assert_eq!(*reads.estimate.lock(), before, "two pieces of such lengths say nothing of either");
@@ -192,7 +191,7 @@ mod tests {
 
     #[test]
     fn pages_read_beside_several_pieces_are_pieces_and_beside_a_single_one_they_are_not() {
-        let reads = DeviceReads::default();
+        let reads = DeviceReads::new(PieceCost::EXPECTED);
         let before = reads.estimate.lock().clone();
         reads.end(reads.begin(), &[1; 5], 2, true);
         assert_eq!(*reads.estimate.lock(), before, "seven pieces are too few to teach");

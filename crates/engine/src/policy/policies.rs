@@ -88,13 +88,13 @@ pub struct PolicyFacts {
 const PASS_EVERY: Duration = Duration::from_secs(6 * 3600);
 
 impl PolicyFacts {
-    /// No facts yet. The bounds are bytes of memory.
-    pub fn new(policy_bytes_max: u64, read_pattern_bytes_max: u64) -> Self {
+    /// No facts yet, and the reads of the device. The bounds are bytes of memory.
+    pub fn new(policy_bytes_max: u64, read_pattern_bytes_max: u64, device_reads: DeviceReads) -> Self {
         Self {
             policies: Policies::new(policy_bytes_max),
             read_patterns: ReadPatterns::new(read_pattern_bytes_max / 2),
             accounts: Accounts::new(read_pattern_bytes_max / 2),
-            device_reads: DeviceReads::default(),
+            device_reads,
             read_around: ReadAround::default(),
             passed: Mutex::default(),
             compression_allowed: AtomicU64::new(0),

@@ -159,7 +159,7 @@ impl Sizes {
 pub struct DeviceReport {
     /// The cost of one more piece of a file to its readers, in blocks of sequential reading.
     pub piece_blocks: f64,
-    /// Whether that was measured. Otherwise it is the value expected of an SSD.
+    /// Whether that was measured. Otherwise it is the value expected of the device.
     pub piece_is_measured: bool,
     /// Requests that read blocks of files.
     pub read_sizes: Sizes,

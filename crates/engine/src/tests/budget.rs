@@ -1,12 +1,16 @@
 //! Budgets of files: what writes and the worker share within them, across mounts, changes of files and of settings.
 
+use std::time::Instant;
+
 use oncefs_dedup::{FilePieces, PieceCost, ShareLimit, Slowdown, Work};
 
 use crate::policy::accounts::Counted;
+use crate::policy::device_reads::Change;
 use crate::settings::values::Settings;
 use crate::sync::take_most;
 use crate::tests::fixture::{Devices, Random, one_level, unique};
 use crate::volume::assembly::Volume;
+use crate::volume::backend::Backend;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -80,6 +84,34 @@ fn scattered_duplicates_are_shared_as_by_exact_dedup_where_a_piece_costs_little(
         write(&volume, FILE, 0, &data);
         assert_eq!(stored(&volume), new, "{percent} % are duplicates");
         assert!(slowdown(&volume, FILE) < 100.0);
+    }
+}
+
+#[test]
+fn right_after_mkfs_scattered_duplicates_are_shared_unless_the_device_turns() {
+    for turns in [false, true] {
+        let devices = Devices::new(DATA, settings(100));
+        let volume = devices.open_medium(Backend { turns, ..devices.backend() });
+        volume.hint_levels.fill_hints().unwrap();
+        let source = unique(FILE_BLOCKS as usize, 1);
+        write(&volume, SOURCE, 0, &source);
+        let (data, new) = scattered(&source, 75, 2);
+        write(&volume, FILE, 0, &data);
+        let device_reads = volume.base.policy.device_reads();
+        assert!(!device_reads.is_measured());
+        if !turns {
+            assert_eq!(stored(&volume), new, "as by exact dedup");
+            continue;
+        }
+        let pieces_max = 1 + FILE_BLOCKS / 128;
+        // By chance some duplicates are adjacent.
+        assert!(FILE_BLOCKS - stored(&volume) <= 2 * pieces_max, "{} are stored", stored(&volume));
+        assert!(slowdown(&volume, FILE) <= 102.0, "{}", slowdown(&volume, FILE));
+        // The measurement says that the device does not turn after all: the worker shares what was refused.
+        device_reads.start_from(PieceCost::EXPECTED);
+        volume.file_policies.piece_cost_changed(Change::Fell, Instant::now());
+        work_off(&volume);
+        assert_eq!(stored(&volume), new);
     }
 }
 
@@ -186,7 +218,7 @@ fn a_larger_budget_and_a_cheaper_piece_share_what_was_refused() {
     let still_refused = stored(&volume) - new;
     assert!(still_refused < refused - 100, "{still_refused} of {refused}");
     volume.base.policy.device_reads().start_from(PieceCost::of_blocks(0.5));
-    volume.file_policies.piece_cost_changed(crate::policy::device_reads::Change::Fell, std::time::Instant::now());
+    volume.file_policies.piece_cost_changed(Change::Fell, Instant::now());
     work_off(&volume);
     assert_eq!(stored(&volume), new);
 }

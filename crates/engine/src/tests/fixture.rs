@@ -116,6 +116,7 @@ impl Devices {
             hints: Some(self.hints.clone()),
             skipped: Some(self.skipped.clone()),
             device_load: None,
+            turns: false,
             hold: None,
         }
     }

@@ -59,6 +59,8 @@ pub struct Backend {
     pub skipped: Option<Arc<dyn Device>>,
     /// The load of the host's device, if it can be seen.
     pub device_load: Option<DeviceLoad>,
+    /// Whether the device with the data says that it turns, and is believed.
+    pub turns: bool,
     /// The volume's lock. None: no other opener can reach it.
     pub hold: Option<Box<dyn Hold>>,
 }
@@ -97,6 +99,7 @@ impl Backend {
             hints: Some(device(0)),
             skipped: Some(device(0)),
             device_load: None,
+            turns: false,
             hold: None,
         }
     }

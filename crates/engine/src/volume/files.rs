@@ -32,7 +32,7 @@ use crate::volume::exclusive_lock::ExclusiveLock;
 use crate::volume::object_parts::ObjectParts;
 pub use crate::volume::unfinished::OnSignature;
 use crate::volume::unfinished::{Unfinished, sync_directory};
-use crate::volume::{data_device, object_parts, ownership, superblock_file};
+use crate::volume::{data_device, device_claims, object_parts, ownership, superblock_file};
 use crate::{BLOCK_BYTES, Blocks, Copies, DataPlace, Error, MapId, OpenOptions, Result, VolumeSpec, WhenHeld};
 
 const LOG_BYTES_MAX: u64 = 1 << 30;
@@ -387,6 +387,7 @@ pub fn open(
         device_load: host_device(volume)
             .filter(|_| !matches!(superblock.data, DataPlace::Objects(_)))
             .map(|device| DeviceLoad::new(&options.machine, device)),
+        turns: !matches!(superblock.data, DataPlace::Objects(_)) && device_claims::turns(&options.machine, &data_path),
         hold: Some(Box::new(hold)),
     };
     Ok((superblock, backend))

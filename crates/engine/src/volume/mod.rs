@@ -6,6 +6,7 @@ pub mod clean_unmount;
 pub mod cluster_superblock;
 pub mod cut_log;
 pub mod data_device;
+mod device_claims;
 pub mod exclusive_lock;
 pub mod files;
 pub mod grow;

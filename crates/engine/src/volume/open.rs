@@ -97,6 +97,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         disk_hints,
         skipped_file,
         system_load: SystemLoad::new(&options.machine, backend.device_load),
+        turns: backend.turns,
         is_read_only: options.read_only,
     });
     volume.metadata.restore_fragment_totals()?;

@@ -62,6 +62,7 @@ impl Volume {
             hints: None,
             skipped: None,
             device_load: None,
+            turns: false,
             hold: None,
         }
     }

@@ -50,6 +50,7 @@ impl Volume {
             hints: None,
             skipped: None,
             device_load: None,
+            turns: false,
             hold: None,
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use oncefs_fs::Ino;
@@ -15,6 +15,10 @@ use parking_lot::Mutex;
 /// Most writes that wait at a time, of all files: half of what the kernel has under way in the background (`init`), so
 /// that the other half passes.
 pub(crate) const REQUESTS_MAX: usize = 32;
+/// The kernel bounds what a device has under way to no less.
+const REQUESTS_MIN: usize = 4;
+/// Of the requests over rings that can be late, so many are for other files while there are disks.
+const OTHERS_BESIDE: usize = 3;
 /// So many writes in a row that find room end a shortage that was waited for in vain. On a full volume some do:
 /// duplicates need no room.
 const IN_A_ROW: u32 = 64;
@@ -38,6 +42,10 @@ pub struct Patience {
     is_over: AtomicBool,
     /// The reserve, if the mount says how much.
     reserve_bytes: Option<u64>,
+    /// Requests over rings that can be late. None: they come without rings, and nothing bounds them.
+    late_max: Option<usize>,
+    /// Those of other files that are.
+    others_late: Arc<AtomicUsize>,
     /// Writes that waited and were answered, ...
     waited: AtomicU64,
     /// ... and those of them for which no room came.
@@ -64,9 +72,10 @@ impl Waits {
 }
 
 impl Patience {
-    /// Leaves so much room to others. None: a share of the data area.
-    pub fn with_reserve(reserve_bytes: Option<u64>) -> Self {
-        Self { reserve_bytes, ..Self::default() }
+    /// Leaves so much room to others. None: a share of the data area. `late_max`: the number of requests over rings that
+    /// can be late. None: they come without rings.
+    pub fn new(reserve_bytes: Option<u64>, late_max: Option<usize>) -> Self {
+        Self { reserve_bytes, late_max, ..Self::default() }
     }
 
     /// The room of a data area of this size that a write of a disk does not take without waiting.
@@ -92,9 +101,25 @@ impl Patience {
         (self.waited.load(Ordering::Relaxed), in_vain)
     }
 
-    /// Writes of disks that can wait at a time if `late` requests over rings can. None: they come without rings.
-    pub fn waits_max(late: Option<usize>) -> usize {
-        late.map_or(REQUESTS_MAX, |late| late.min(REQUESTS_MAX))
+    /// Writes of disks that can wait at a time.
+    pub fn waits_max(&self) -> usize {
+        let of_disks = |late: usize| late.saturating_sub(OTHERS_BESIDE).clamp(REQUESTS_MIN.min(late), REQUESTS_MAX);
+        self.late_max.map_or(REQUESTS_MAX, of_disks)
+    }
+
+    /// Requests of other files that can be late beside those.
+    fn others_max(&self) -> usize {
+        self.late_max.map_or(usize::MAX, |late| late.saturating_sub(self.waits_max()).max(1))
+    }
+
+    /// A request of another file asks to be late. None: while there are disks, the rest of the entries is for their
+    /// writes, which must not fail because others wait. Requests that were late before the first disk was attached
+    /// still count.
+    pub(crate) fn other_is_late(&self) -> Option<OtherIsLate> {
+        let max = if self.is_any.load(Ordering::Acquire) { self.others_max() } else { usize::MAX };
+        let more = |late: usize| (late < max).then_some(late + 1);
+        let is_free = self.others_late.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
+        is_free.then(|| OtherIsLate(self.others_late.clone()))
     }
 
     /// Lets writes of a file wait for so long, until the mount ends. Zero: they fail at once, like those of any file.
@@ -182,6 +207,16 @@ impl Patience {
     }
 }
 
+/// A late request of a file that is no disk. Dropping it ends that.
+#[derive(Debug)]
+pub(crate) struct OtherIsLate(Arc<AtomicUsize>);
+
+impl Drop for OtherIsLate {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A waiting write. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct Wait {
@@ -266,6 +301,25 @@ mod tests {
     }
 
     #[test]
+    fn others_leave_the_entries_of_rings_to_disks_and_are_not_bounded_without_them() {
+        let with = |late: Option<usize>| Patience::new(None, late);
+        let bounds = |late| (with(late).waits_max(), with(late).others_max());
+        let of = [None, Some(40), Some(35), Some(6), Some(4), Some(1)].map(bounds);
+        assert_eq!(of, [(32, usize::MAX), (32, 8), (32, 3), (4, 2), (4, 1), (1, 1)]);
+
+        let patience = with(Some(6));
+        let before: Vec<_> = (0..5).map(|_| patience.other_is_late().unwrap()).collect();
+        patience.set(DISK, MINUTE);
+        assert!(patience.other_is_late().is_none(), "those from before count");
+        drop(before);
+        let beside = [0, 1].map(|_| patience.other_is_late().unwrap());
+        assert!(patience.other_is_late().is_none());
+        drop(beside);
+        assert!(patience.other_is_late().is_some());
+        assert!((0..10).all(|_| with(None).other_is_late().is_some()));
+    }
+
+    #[test]
     fn a_disk_that_waited_in_vain_gets_its_time_back_when_it_has_had_room_for_a_while() {
         let (patience, now) = patience();
         patience.begin(DISK, now).unwrap().end(false);
@@ -333,7 +387,7 @@ mod tests {
     #[test]
     fn the_reserve_is_a_128th_up_to_64_mib_or_what_is_set_up_to_a_half() {
         const MIB: u64 = 1 << 20;
-        let of = |set: Option<u64>| [64 * MIB, 1 << 40].map(|data| Patience::with_reserve(set).reserve(data));
+        let of = |set: Option<u64>| [64 * MIB, 1 << 40].map(|data| Patience::new(set, None).reserve(data));
         assert_eq!(of(None), [MIB / 2, 64 * MIB]);
         assert_eq!(of(Some(0)), [0, 0]);
         assert_eq!(of(Some(100 * MIB)), [32 * MIB, 100 * MIB]);

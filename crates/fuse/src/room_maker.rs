@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use oncefs_fs::{Error, FileSystem, Result, Room};
 use oncefs_transport::may_be_late;
 
-use crate::patience::{Deadline, REQUESTS_MAX, Wait};
+use crate::patience::{Deadline, OtherIsLate, REQUESTS_MAX, Wait};
 
 /// How long a request waits while deleted files are being freed, and how long if that is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
@@ -35,6 +35,8 @@ pub(crate) struct Place {
     taken: Arc<AtomicUsize>,
     /// Of a write of a disk.
     wait: Option<Wait>,
+    /// Of any other request.
+    _other: Option<OtherIsLate>,
 }
 
 impl Place {
@@ -95,8 +97,10 @@ impl RoomMaker {
 
     /// A place for the present request, which keeps `bytes` bytes. None: the waiting requests already take too much, or
     /// this request must not wait, because the requests that make room for it come through the same queue.
-    pub(crate) fn place(&self, bytes: usize) -> Option<Place> {
-        Self::place_of(&self.taken, WAITING_BYTES_MAX, bytes)
+    pub(crate) fn place(&self, bytes: usize, other: OtherIsLate) -> Option<Place> {
+        let mut place = Self::place_of(&self.taken, WAITING_BYTES_MAX, bytes)?;
+        place._other = Some(other);
+        Some(place)
     }
 
     /// As [`RoomMaker::place`], for a write of a disk.
@@ -110,7 +114,7 @@ impl RoomMaker {
         let bytes = bytes + WAITER_BYTES;
         let more = |taken: usize| (taken + bytes <= bytes_max).then_some(taken + bytes);
         let is_free = may_be_late() && taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        is_free.then(|| Place { bytes, taken: taken.clone(), wait: None })
+        is_free.then(|| Place { bytes, taken: taken.clone(), wait: None, _other: None })
     }
 
     /// Makes room, retries a request that found none, and then replies.
@@ -198,13 +202,17 @@ mod tests {
     use super::*;
     use crate::patience::Patience;
 
+    fn place(room_maker: &RoomMaker, bytes: usize) -> Option<Place> {
+        room_maker.place(bytes, Patience::default().other_is_late().unwrap())
+    }
+
     /// Requests that find room when `is_room`; each sends its number and whether it found some.
     fn send(room_maker: &RoomMaker, requests: usize, is_room: &Arc<AtomicBool>) -> Receiver<(usize, bool)> {
         let (told, replies) = channel();
         for number in 0..requests {
             let (told, is_room) = (told.clone(), is_room.clone());
             let again = move || if is_room.load(SeqCst) { Ok(()) } else { Err(Error::NoSpace) };
-            let place = room_maker.place(0).unwrap();
+            let place = place(room_maker, 0).unwrap();
             room_maker.try_again(place, again, move |result| told.send((number, result.is_ok())).unwrap());
         }
         replies
@@ -222,11 +230,11 @@ mod tests {
     #[test]
     fn what_waits_is_bounded_in_bytes_and_its_places_come_back() {
         let room_maker = RoomMaker::start_with(|| Room::None).unwrap();
-        let large = room_maker.place(WAITING_BYTES_MAX - 3 * WAITER_BYTES).unwrap();
-        let (small, none) = (room_maker.place(0), room_maker.place(1));
-        assert!(small.is_some() && none.is_none() && room_maker.place(usize::MAX / 2).is_none());
+        let large = place(&room_maker, WAITING_BYTES_MAX - 3 * WAITER_BYTES).unwrap();
+        let (small, none) = (place(&room_maker, 0), place(&room_maker, 1));
+        assert!(small.is_some() && none.is_none() && place(&room_maker, usize::MAX / 2).is_none());
         drop(large);
-        assert!(room_maker.place(1 << 20).is_some());
+        assert!(place(&room_maker, 1 << 20).is_some());
         let (told, replies) = channel();
         let again = || Err::<(), _>(Error::NoSpace);
         room_maker.try_again(small.unwrap(), again, move |result| told.send(result.is_err()).unwrap());
@@ -293,7 +301,7 @@ mod tests {
         for number in [0, 1] {
             send(number, room_maker.place_for_disk(0, patience.begin(disk, Instant::now()).unwrap()).unwrap());
         }
-        send(9, room_maker.place(0).unwrap());
+        send(9, place(&room_maker, 0).unwrap());
         assert_eq!(replies.recv(), Ok((9, false)), "a request of another file does not wait with them");
         assert_eq!(patience.waiting(), [(disk, 2)]);
         is_room.store(true, SeqCst);

@@ -3,7 +3,7 @@
 //! The store divides its part further: `docs/architecture.md`, Memory.
 
 use oncefs_engine::Store;
-use oncefs_fuse::{Patience, Plan, Settings, Transport};
+use oncefs_fuse::{Plan, Settings, Transport};
 
 use super::task::Task;
 use crate::failure::{OrFail, Outcome, exit};
@@ -50,9 +50,9 @@ impl Budget {
         Settings { transport: self.way, threads: self.threads, ring_bytes_max: self.ring_bytes_max() }
     }
 
-    /// Most writes of disks that wait for room on a full volume.
-    pub fn waits_max(&self) -> usize {
-        Patience::waits_max(self.plan().map(|plan| plan.late_max()))
+    /// Requests over rings that can be late. None: they come without rings.
+    pub fn late_max(&self) -> Option<usize> {
+        self.plan().map(|plan| plan.late_max())
     }
 
     fn ring_bytes_max(&self) -> u64 {

@@ -67,8 +67,6 @@ pub struct OpenVolume {
     pub gauge: Arc<RoomGauge>,
     /// Disks whose writes wait for room.
     pub patience: Arc<Patience>,
-    /// Most writes that do at a time.
-    waits_max: usize,
     read_only: bool,
     about: About,
     /// Copies and removals of trees under way.
@@ -91,7 +89,7 @@ impl OpenVolume {
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
         let about = about(&task.options, &file_system);
         let (control, closed) = (OnceLock::new(), OnceLock::new());
-        let (gauge, patience) = (Arc::default(), Arc::new(Patience::with_reserve(task.options.disk_reserve)));
+        let (gauge, patience) = (Arc::default(), Arc::new(Patience::new(task.options.disk_reserve, budget.late_max())));
         let (kernel_cache, is_shut_down) = (OnceLock::new(), AtomicBool::new(false));
         let history = Mutex::new(keep_history(task, budget, &file_system));
         let daemon = Arc::new(Self {
@@ -99,7 +97,6 @@ impl OpenVolume {
             flags,
             gauge,
             patience,
-            waits_max: budget.waits_max(),
             read_only,
             about,
             trees: trees::Trees::default(),
@@ -325,7 +322,7 @@ impl Handler for OpenVolume {
             Request::OpenForWriting { from } => Ok(json!(self.open_for_writing(Ino(*from)))),
             Request::WaitForRoom { inode, seconds } => {
                 self.patience.set(Ino(*inode), Duration::from_secs(*seconds));
-                Ok(json!(self.waits_max))
+                Ok(json!(self.patience.waits_max()))
             }
             Request::RoomWaits => Ok(json!(self.room_waits())),
             Request::Layout { from } => to_json(store.layout(*from)),

@@ -84,6 +84,7 @@ impl RingThread {
         let mut thread = Self { ring, held: Vec::new(), mailbox, post, is_out_of_use: false };
         for queue in thread.post.queues.clone() {
             thread.make(queue, false)?;
+            thread.post.spares.add_thread(queue);
         }
         Ok(thread)
     }
@@ -164,7 +165,7 @@ impl RingThread {
     fn ended(&mut self, index: usize, errno: i32) -> io::Result<()> {
         let turn = self.set_turn(index, Turn::Gone);
         self.set_steady(index, false);
-        self.set_fresh(index, false);
+        self.is_no_more_fresh(index);
         let (queue, error) = (self.held[index].queue, io::Error::from_raw_os_error(errno));
         match (turn, errno) {
             // The mount is gone, or the ring is being closed.
@@ -216,6 +217,10 @@ impl RingThread {
         dispatch(server, &self.mailbox, &entry, index);
         self.held[index].is_steady = self.mailbox.is_steady();
         self.commit()?;
+        if self.held[index].turn == Turn::Ours {
+            // It comes back only when others are answered.
+            self.is_no_more_fresh(index);
+        }
         self.add_spare(server, index)?;
         let said = waiting::rearm();
         if said.waits {
@@ -247,28 +252,33 @@ impl RingThread {
         match self.make(queue, true) {
             Ok(index) => {
                 self.register(index)?;
-                self.set_fresh(index, true);
+                self.held[index].is_fresh = true;
                 self.ring.submit(0)?;
-                self.ask_for_request(server, queue);
+                if !self.ask_for_request(server, queue) {
+                    self.is_no_more_fresh(index);
+                }
                 Ok(())
             }
             Err(e) => {
+                self.post.spares.lose_fresh(queue);
                 log::warn!("no further entry for queue {queue}: {e}");
                 Ok(())
             }
         }
     }
 
-    /// Has the kernel send a request to a queue. It goes to the queue of the CPU that asks. If the kernel refuses, a
-    /// later request makes a fresh entry steady.
-    fn ask_for_request(&self, server: &Server, queue: u16) {
+    /// Has the kernel send a request to a queue. It goes to the queue of the CPU that asks. False: it sends none, and a
+    /// later request makes the new entry steady.
+    fn ask_for_request(&self, server: &Server, queue: u16) -> bool {
         if cpus::current() != usize::from(queue) && !(cpus::run_on(&[queue.into()])) {
-            return;
+            return false;
         }
         let asked = notification::retrieve_nothing(self.post.spares.next_asked());
-        if let Err(e) = server.device().notify(&asked) {
+        let sent = server.device().notify(&asked);
+        if let Err(e) = &sent {
             log::debug!("the kernel sends no request for a new entry of queue {queue}: {e}");
         }
+        sent.is_ok()
     }
 
     /// Sets the owner and returns the previous one.
@@ -285,12 +295,10 @@ impl RingThread {
         }
     }
 
-    fn set_fresh(&mut self, index: usize, is_fresh: bool) {
+    fn is_no_more_fresh(&mut self, index: usize) {
         let held = &mut self.held[index];
-        match (std::mem::replace(&mut held.is_fresh, is_fresh), is_fresh) {
-            (false, true) => self.post.spares.add_fresh(held.queue),
-            (true, false) => self.post.spares.lose_fresh(held.queue),
-            _ => {}
+        if std::mem::take(&mut held.is_fresh) {
+            self.post.spares.lose_fresh(held.queue);
         }
     }
 
@@ -321,7 +329,7 @@ impl RingThread {
     fn commit_one(&mut self, index: usize) -> io::Result<()> {
         self.set_turn(index, Turn::Committed);
         self.set_steady(index, true);
-        self.set_fresh(index, false);
+        self.is_no_more_fresh(index);
         let held = &self.held[index];
         self.ring.commit(held.queue, index, &held.entry)
     }

@@ -5,15 +5,16 @@
 //! The kernel gives a queued request only to an entry that comes back with a reply (Linux 6.14 to 6.18). A new entry
 //! gets requests that arrive later, and not those that are queued already. So a queue goes on only if one of its
 //! entries comes back whatever else happens. Such an entry is steady: it has a request for a moment, or waits for one.
-//! An entry whose reply waits for other requests is not steady, and a new entry is not before its first reply. Until
-//! then it is fresh. Its thread has the kernel send it a request at once, so it is fresh for a moment only.
+//! An entry whose reply waits for other requests is not steady, and a new entry is not before its first reply. Its thread
+//! has the kernel send it a request at once. While that request comes, the entry is fresh.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How long a request waits for a fresh entry to become steady, at most, ...
-const FRESH_LOOKS: usize = 100;
+/// How long a request waits for a fresh entry to become steady, at most: as long as a busy machine may take to run the
+/// entry's thread, ...
+const FRESH_LOOKS: usize = 1000;
 /// ... and how often it looks.
 const FRESH_LOOK: Duration = Duration::from_millis(1);
 /// Numbers of requests that were asked for begin here. Those of other requests count from 0.
@@ -25,6 +26,8 @@ pub(crate) struct Spares {
     left: AtomicUsize,
     /// Most that one queue takes.
     share: usize,
+    /// By queue: the number of threads that serve it.
+    threads: Box<[AtomicUsize]>,
     /// By queue: how many it has taken.
     taken: Box<[AtomicUsize]>,
     /// By queue: the number of steady entries.
@@ -40,7 +43,7 @@ impl Spares {
     pub(crate) fn new(count: usize, queues: usize, share: usize) -> Self {
         let zeros = || (0..queues).map(|_| AtomicUsize::new(0)).collect();
         let (left, asked) = (AtomicUsize::new(count), AtomicU64::new(0));
-        Self { left, share, taken: zeros(), steady: zeros(), fresh: zeros(), asked }
+        Self { left, share, threads: zeros(), taken: zeros(), steady: zeros(), fresh: zeros(), asked }
     }
 
     /// A number for a request that is asked for. The lowest bit stands for interrupts.
@@ -48,8 +51,13 @@ impl Spares {
         ASKED_FIRST | (self.asked.fetch_add(1, Ordering::Relaxed) << 1 & !ASKED_FIRST)
     }
 
+    /// A thread begins to serve a queue.
+    pub(super) fn add_thread(&self, queue: u16) {
+        self.threads[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
+    }
+
     /// A queue gets a new entry.
-    pub(super) fn add_fresh(&self, queue: u16) {
+    fn add_fresh(&self, queue: u16) {
         self.fresh[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
     }
 
@@ -58,15 +66,16 @@ impl Spares {
         self.fresh[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while an entry of another thread is
-    /// fresh: that thread has no other request to serve. `own`: how many fresh entries of the queue the calling thread
-    /// has. They stay fresh until it has served its present request.
+    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while another thread adds an entry
+    /// to the queue, or has a fresh one: that thread has no other request to serve. `own`: how many fresh entries of the
+    /// queue the calling thread has. They stay fresh until it has served its present request.
     pub(super) fn let_go_soon(&self, queue: u16, own: usize) -> bool {
         for _ in 0..FRESH_LOOKS {
             if self.let_go(queue) {
                 return true;
             }
-            if self.fresh[usize::from(queue)].load(Ordering::Acquire) <= own {
+            let is_any_fresh = self.fresh[usize::from(queue)].load(Ordering::Acquire) > own;
+            if !is_any_fresh && !self.adds_soon(queue) {
                 break;
             }
             thread::sleep(FRESH_LOOK);
@@ -95,13 +104,26 @@ impl Spares {
         self.steady[usize::from(queue)].load(Ordering::Acquire) > 0
     }
 
-    /// Takes a spare for good: an added entry stays with its queue.
+    /// Takes a spare for good: an added entry stays with its queue. It counts as fresh from now on, so that there is no
+    /// moment at which a queue seems to get none.
     pub(super) fn take(&self, queue: u16) -> bool {
         let less = |left: usize| left.checked_sub(1);
         let more = |taken: usize| (taken < self.share).then_some(taken + 1);
         let taken = &self.taken[usize::from(queue)];
-        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-            && self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        self.add_fresh(queue);
+        let is_taken = taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
+            && self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok();
+        if !is_taken {
+            self.lose_fresh(queue);
+        }
+        is_taken
+    }
+
+    /// Whether other threads add to a queue of whose entries only one is steady: each does once its last one is late, as
+    /// long as there are spares.
+    fn adds_soon(&self, queue: u16) -> bool {
+        let of = |counts: &[AtomicUsize]| counts[usize::from(queue)].load(Ordering::Acquire);
+        of(&self.threads) > 1 && of(&self.taken) < self.share && self.left.load(Ordering::Acquire) > 0
     }
 }
 
@@ -141,6 +163,24 @@ mod tests {
             assert!(waits.join().unwrap());
         });
         assert!(!spares.let_go_soon(0, 0));
+    }
+
+    #[test]
+    fn the_last_steady_entry_waits_for_one_that_another_thread_is_about_to_add() {
+        let spares = Spares::new(1, 1, 1);
+        spares.add_steady(0);
+        spares.add_thread(0);
+        assert!(!spares.let_go_soon(0, 0), "there is no other thread");
+        spares.add_thread(0);
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| spares.let_go_soon(0, 0));
+            assert!(spares.take(0));
+            spares.add_steady(0);
+            spares.lose_fresh(0);
+            assert!(waits.join().unwrap());
+        });
+        assert!(!spares.let_go_soon(0, 0), "there are no more spares");
+        assert!(!spares.take(0) && !spares.let_go_soon(0, 0), "none is fresh");
     }
 
     #[test]

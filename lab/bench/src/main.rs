@@ -8,6 +8,7 @@ mod aligned;
 mod bdi;
 mod beyond;
 mod case;
+mod churn;
 mod command;
 mod content;
 mod disks;
@@ -83,6 +84,8 @@ enum Command {
     Overhead(overhead::OverheadArgs),
     /// Copy five corpora to ext4, XFS, Btrfs, SquashFS and oncefs: savings, time, memory and device writes
     Peers(peers::PeersArgs),
+    /// Copy trees in, rewrite, delete and make files, and measure what reaches the device with and without compression
+    Churn(churn::ChurnArgs),
     /// Compare ext4 and xfs on disks of a volume with the same on plain loop devices, and with files in the mount
     Disks(disks::DisksArgs),
     /// Measure a volume in objects of the cluster of ONCEFS_CEPH_CONF beside what that cluster does without oncefs
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         Some(Command::Selective(args)) => selective::run(args),
         Some(Command::Overhead(args)) => overhead::run(args),
         Some(Command::Peers(args)) => peers::run(args),
+        Some(Command::Churn(args)) => churn::run(args),
         Some(Command::Disks(args)) => disks::run(args),
         Some(Command::Beyond(args)) => beyond::run(args),
         Some(Command::Replay(args)) => replay::run(args),

@@ -257,6 +257,32 @@ fn a_tiny_run_of_peers_copies_a_corpus_to_each_system_and_writes_a_page() {
 }
 
 #[test]
+fn a_tiny_churn_of_a_tree_is_measured_with_and_without_compression() {
+    let tree = tempfile::tempdir().unwrap();
+    for file in 0..60_u64 {
+        let lines: String = (0..2_000).map(|line| format!("line {} of file {file}\n", line * 7 + file)).collect();
+        std::fs::write(tree.path().join(file.to_string()), lines).unwrap();
+    }
+    let pages = tempfile::tempdir().unwrap();
+    let page = pages.path().join("churn.md");
+    let to = format!("--page={}", page.display());
+    let outcomes =
+        readings_of(&["churn", "--rounds=1", "--settings=ext4,off,later", &to, tree.path().to_str().unwrap()]);
+    let number = |of: usize, path: &str| outcomes[of].pointer(path).and_then(|value| value.as_u64()).unwrap();
+    for (of, compresses) in [(0, false), (1, false), (2, true)] {
+        assert!(number(of, "/rounds/0/written_bytes") > 1_000_000, "{outcomes}");
+        assert!(number(of, "/rounds/1/written_bytes") > 500_000, "{outcomes}");
+        for when in ["copied", "used"] {
+            assert!(number(of, &format!("/{when}/device_bytes")) > 500_000, "{outcomes}");
+            assert!(number(of, &format!("/{when}/stored_bytes")) > 100_000, "{outcomes}");
+        }
+        assert_eq!(number(of, "/rounds/1/after/fragment_bytes") > 0, compresses, "{outcomes}");
+    }
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("| oncefs, off ") && page.contains("\n### oncefs, later\n"), "{page}");
+}
+
+#[test]
 fn a_tiny_replay_plays_a_trace_and_a_twin_on_ext4_and_on_oncefs() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("fiu");

@@ -2,7 +2,7 @@
 //!
 //! `scripts/corpora` makes them. The output is a page in Markdown, `docs/results/peers.md`.
 
-mod corpus;
+pub mod corpus;
 mod measure;
 mod page;
 mod system;

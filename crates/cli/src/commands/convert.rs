@@ -18,7 +18,7 @@ use crate::process::signals::EndSignals;
 use crate::progress::{Progress, Step};
 use crate::size::Size;
 
-/// Most passes over all files. A second one moves what changed meanwhile, and shared blocks that the first one left.
+/// Most passes over all files, for what changes meanwhile. More follow while one leaves shared blocks for the next.
 const PASSES_MAX: usize = 8;
 /// Tries for a portion that finds no room. A commit between two of them makes the room of released packs usable.
 const TRIES_MAX: usize = 3;
@@ -204,6 +204,8 @@ fn with_room_on_the_way(blocks: u64) -> u64 {
     }
 }
 
+const START: MapCursor = MapCursor { map: 0, leaf: 0 };
+
 /// The work on all files.
 struct Work {
     daemon: Daemon,
@@ -219,10 +221,9 @@ impl Work {
     fn convert_all(&mut self, mapped: u64) -> Outcome {
         let signals = EndSignals::block();
         let mut progress = Progress::new();
-        for _ in 0..PASSES_MAX {
-            let before = self.done;
-            let (mut seen, mut next) = (0, Some(MapCursor { map: 0, leaf: 0 }));
-            (self.done.damaged, self.done.without_room) = (0, 0);
+        for pass in 1.. {
+            let before = self.begin_pass();
+            let (mut seen, mut next) = (0, Some(START));
             while let Some(from) = next {
                 progress.show(self.doing(), Step::blocks(seen, (mapped / BLOCK_BYTES as u64).max(seen)));
                 if signals.wait(Some(Duration::ZERO)).is_some() {
@@ -233,7 +234,7 @@ impl Work {
                 seen += part.blocks;
                 next = part.next;
             }
-            let goes_on = self.what == Conversion::Expand && self.done.converted > before.converted;
+            let goes_on = self.has_expanded_since(before) && (pass < PASSES_MAX || self.done.for_another_pass > 0);
             if !goes_on || Space::of(&self.daemon)?.compressed == 0 {
                 break;
             }
@@ -248,7 +249,7 @@ impl Work {
         let all: u64 = files.iter().map(|file| file.blocks).sum();
         let (mut seen, mut room, mut is_first) = (0, 0, true);
         for file in files {
-            let mut next = Some(MapCursor { map: 0, leaf: 0 });
+            let mut next = Some(START);
             while let Some(from) = next {
                 progress.show("measuring", Step::blocks(seen, all.max(seen)));
                 let what = Conversion::MeasureExpand { is_first };
@@ -261,13 +262,39 @@ impl Work {
         Ok(with_room_on_the_way(room))
     }
 
+    /// Converts these files, pass by pass, until one leaves no shared blocks for the next.
     fn convert_files(&mut self, files: &[File]) -> Outcome {
         let signals = EndSignals::block();
+        loop {
+            let before = self.begin_pass();
+            if self.what == Conversion::Expand {
+                let begin = Request::Convert { what: Conversion::BeginExpand, inode: None, from: START };
+                self.daemon.ask::<Converted>(begin)?;
+            }
+            self.convert_files_once(files, &signals)?;
+            let goes_on = self.has_expanded_since(before) && self.done.for_another_pass > 0;
+            if self.is_ended || !goes_on {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Forgets what the last pass left. Gives the places that were moved so far.
+    fn begin_pass(&mut self) -> u64 {
+        (self.done.damaged, self.done.without_room, self.done.for_another_pass) = (0, 0, 0);
+        self.done.converted
+    }
+
+    fn has_expanded_since(&self, converted: u64) -> bool {
+        self.what == Conversion::Expand && self.done.converted > converted
+    }
+
+    fn convert_files_once(&mut self, files: &[File], signals: &EndSignals) -> Outcome {
         let mut progress = Progress::new();
         let all: u64 = files.iter().map(|file| file.blocks).sum();
         let mut seen = 0;
         for file in files {
-            let mut next = Some(MapCursor { map: 0, leaf: 0 });
+            let mut next = Some(START);
             while let Some(from) = next {
                 progress.show(self.doing(), Step::blocks(seen, all.max(seen)));
                 if signals.wait(Some(Duration::ZERO)).is_some() {
@@ -292,7 +319,7 @@ impl Work {
     fn doing(&self) -> &'static str {
         match self.what {
             Conversion::Compress => "compressing",
-            Conversion::Expand | Conversion::MeasureExpand { .. } => "expanding",
+            Conversion::Expand | Conversion::BeginExpand | Conversion::MeasureExpand { .. } => "expanding",
         }
     }
 
@@ -312,6 +339,7 @@ impl Work {
         self.done.converted += part.converted;
         self.done.damaged += part.damaged;
         self.done.without_room += part.without_room;
+        self.done.for_another_pass += part.for_another_pass;
         Ok(part)
     }
 
@@ -327,14 +355,17 @@ impl Work {
             Err(_) => Err(error),
             Ok(_) if self.done.blocks == 0 => Err(error),
             Ok(_) => {
-                self.refused.push(format!("{}: {}", shown(&file.place.path()), error.message));
+                let refused = format!("{}: {}", shown(&file.place.path()), error.message);
+                if !self.refused.contains(&refused) {
+                    self.refused.push(refused);
+                }
                 Ok(())
             }
         }
     }
 
     fn is_complete(&self) -> bool {
-        self.refused.is_empty() && self.done.damaged == 0 && self.done.without_room == 0
+        self.refused.is_empty() && left(&self.done).next().is_none()
     }
 
     fn as_json(&self, after: Space) -> serde_json::Value {
@@ -343,6 +374,7 @@ impl Work {
             "blocks_expanded": self.done.converted,
             "blocks_damaged": self.done.damaged,
             "blocks_without_room": self.done.without_room,
+            "blocks_for_another_pass": self.done.for_another_pass,
             "compressed_bytes": after.compressed,
             "fragment_bytes": after.fragments,
             "complete": self.is_complete(),
@@ -353,7 +385,7 @@ impl Work {
         let looked_at = Size(self.done.blocks * BLOCK_BYTES as u64);
         let mut text = match self.what {
             Conversion::Compress => format!("{looked_at} of files looked at; "),
-            Conversion::Expand | Conversion::MeasureExpand { .. } => {
+            Conversion::Expand | Conversion::BeginExpand | Conversion::MeasureExpand { .. } => {
                 let expanded = Size(self.done.converted * BLOCK_BYTES as u64);
                 format!("{looked_at} of files looked at, {expanded} expanded; ")
             }
@@ -365,19 +397,21 @@ impl Work {
                 format!("in the volume {compressed} are compressed, to {fragments}\n")
             }
         };
-        for (blocks, why) in [
-            (self.done.damaged, "because they are damaged (see oncefs scrub)"),
-            (
-                self.done.without_room,
-                "because there is no room (delete something, or grow the volume, and run it again)",
-            ),
-        ] {
-            if blocks > 0 {
-                text += &format!("{} stay compressed {why}\n", Size(blocks * BLOCK_BYTES as u64));
-            }
+        for (blocks, why) in left(&self.done) {
+            text += &format!("{} stay compressed {why}\n", Size(blocks * BLOCK_BYTES as u64));
         }
         text
     }
+}
+
+/// How many blocks stay compressed that should not, and why.
+fn left(done: &Converted) -> impl Iterator<Item = (u64, &'static str)> {
+    let left = [
+        (done.damaged, "because they are damaged (see oncefs scrub)"),
+        (done.without_room, "because there is no room (delete something, or grow the volume, and run it again)"),
+        (done.for_another_pass, "because too many files share them (run it again)"),
+    ];
+    left.into_iter().filter(|(blocks, _)| *blocks > 0)
 }
 
 #[cfg(test)]
@@ -391,5 +425,12 @@ mod tests {
         assert_eq!(space(100 << 20, 40 << 20).needed(), 68 << 20);
         assert_eq!(space(4096, 5000).needed(), ROOM_BYTES_MIN);
         assert_eq!((with_room_on_the_way(0), with_room_on_the_way(256)), (0, 9 << 20));
+    }
+
+    #[test]
+    fn shared_blocks_that_no_pass_reached_stay_compressed_and_are_told() {
+        let left = |done: Converted| left(&done).map(|(blocks, _)| blocks).collect::<Vec<_>>();
+        assert!(left(Converted { blocks: 9, converted: 5, ..Converted::default() }).is_empty());
+        assert_eq!(left(Converted { damaged: 1, for_another_pass: 3, ..Converted::default() }), [1, 3]);
     }
 }

@@ -110,6 +110,7 @@ fn pass(volume: &Volume, what: Conversion, map: MapId) -> Converted {
     while let Some(from) = next {
         let part = volume.converter.convert_portion(what, Some(map), from, 100).unwrap();
         (sum.converted, sum.room, next) = (sum.converted + part.converted, sum.room + part.room, part.next);
+        sum.for_another_pass += part.for_another_pass;
     }
     sum
 }
@@ -143,6 +144,32 @@ fn what_a_file_has_many_times_is_measured_once() {
     pass(&volume, Conversion::Expand, map);
     assert!(used(&volume) <= before + 256);
     assert_content(&volume, &[(map, content.repeat(TIMES as usize))]);
+}
+
+#[test]
+fn files_that_share_more_than_a_pass_remembers_take_several_and_stay_shared() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let mut files: Vec<_> = (1..4).map(|n| (MapId(n), text(200, n))).collect();
+    let volume = written(&devices, &files);
+    for (map, content) in files.clone() {
+        let clone = MapId(map.0 + 3);
+        volume.clone_blocks((map, Lbn(0)), (clone, Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+        files.push((clone, content));
+    }
+    let before = used(&volume);
+    compress_all(&volume);
+    // The first of the files is as much as that.
+    volume.converter.remember_at_most(100);
+    let left_by_pass = || {
+        volume.converter.convert(Conversion::BeginExpand, None, START).unwrap();
+        files.iter().map(|(map, _)| pass(&volume, Conversion::Expand, *map).for_another_pass).sum::<u64>()
+    };
+    assert_eq!([(); 3].map(|()| left_by_pass()), [800, 400, 0]);
+    assert_eq!((fragments(&volume), used(&volume)), (0, before));
+    for map in 1..4 {
+        assert_eq!(pbns_of(&volume, MapId(map)), pbns_of(&volume, MapId(map + 3)));
+    }
+    assert_content(&volume, &files);
 }
 
 #[test]

@@ -29,7 +29,7 @@ part! {
         expander: BlockExpander
     } own {
         /// The blocks of shared fragments that were expanded.
-        moved: Mutex<Moved> = Mutex::new(LockRank::Leaf, Moved::new()),
+        moved: Mutex<Moved> = Mutex::new(LockRank::Leaf, Moved::default()),
         /// The shared fragments that were measured.
         measured: Mutex<Measured> = Mutex::new(LockRank::Leaf, Measured::new())
     }
@@ -70,6 +70,10 @@ impl Converter {
         blocks_max: u64,
     ) -> Result<Converted> {
         self.change_room.usable()?;
+        if what == Conversion::BeginExpand {
+            self.moved.lock().clear();
+            return Ok(Converted::default());
+        }
         self.change_room.wait_for_background_room();
         let first = LeafKey { map: only.unwrap_or(MapId(from.map)), leaf: from.leaf };
         let (mut places, mut next) = (Vec::new(), Some(first));
@@ -95,6 +99,7 @@ impl Converter {
                 *self.moved.lock() = moved;
                 expanded?;
             }
+            Conversion::BeginExpand => {}
             Conversion::MeasureExpand { is_first } => {
                 let mut measured = match is_first {
                     true => Measured::new(),
@@ -106,6 +111,12 @@ impl Converter {
         }
         done.next = next.map(|next| MapCursor { map: next.map.0, leaf: next.leaf });
         Ok(done)
+    }
+
+    /// Lets a pass remember fewer shared fragments.
+    #[cfg(test)]
+    pub fn remember_at_most(&self, fragments: usize) {
+        self.moved.lock().most = fragments;
     }
 
     /// One pass over all maps. True: it moved something.

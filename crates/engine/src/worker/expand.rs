@@ -6,7 +6,8 @@
 //! after it leaves the blocks.
 //!
 //! A fragment that several places share is expanded once: its block is remembered until all of them are moved. If too
-//! many are remembered, shared fragments stay as they are until the next pass, so no pass separates what was shared.
+//! many are remembered, shared fragments stay as they are until the next pass, and the command counts them, so no pass
+//! separates what was shared.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -35,7 +36,36 @@ use crate::{BLOCK_BYTES, Blocks, Error, Lbn, MapId, Pbn, Result};
 const REMEMBERED_MAX: usize = 64 << 10;
 
 /// The blocks of shared fragments, by number. Advice: a number may have other content by now.
-pub type Moved = HashMap<Pbn, Pbn>;
+pub struct Moved {
+    blocks: HashMap<Pbn, Pbn>,
+    /// How many are remembered at most.
+    pub most: usize,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        Self { blocks: HashMap::new(), most: REMEMBERED_MAX }
+    }
+}
+
+impl Moved {
+    /// Forgets all: a pass begins.
+    pub fn clear(&mut self) {
+        self.blocks.clear();
+    }
+
+    fn is_full(&self) -> bool {
+        self.blocks.len() >= self.most
+    }
+
+    fn has(&self, number: Pbn) -> bool {
+        self.blocks.contains_key(&number)
+    }
+
+    fn block_of(&self, number: Pbn) -> Option<Pbn> {
+        self.blocks.get(&number).copied()
+    }
+}
 
 /// Shared fragments whose room is counted, as many as are remembered when they are expanded.
 pub type Measured = HashSet<Pbn>;
@@ -130,17 +160,16 @@ impl BlockExpander {
     fn candidates(&self, places: &[Place], moved: &Moved, done: &mut Converted) -> Vec<(Pbn, Entry)> {
         let numbers = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(|pbn| is_fragment(*pbn)));
         let entries = self.metadata.known_entries(&numbers);
-        let is_full = moved.len() >= REMEMBERED_MAX;
+        let is_full = moved.is_full();
         let mut candidates = Vec::with_capacity(numbers.len());
         for number in numbers {
             match entries.get(&number) {
                 // It was released meanwhile.
                 Some(entry) if entry.count == 0 => {}
-                Some(entry) if entry.serves(entry.tag) => {
-                    if entry.count == 1 || moved.contains_key(&number) || !is_full {
-                        candidates.push((number, *entry));
-                    }
-                }
+                Some(entry) if entry.serves(entry.tag) => match entry.count == 1 || moved.has(number) || !is_full {
+                    true => candidates.push((number, *entry)),
+                    false => done.for_another_pass += 1,
+                },
                 _ => done.damaged += 1,
             }
         }
@@ -158,20 +187,20 @@ impl BlockExpander {
         done: &mut Converted,
     ) -> Batch {
         let mut batch = Batch::default();
-        let targets = ascending(candidates.iter().filter_map(|(number, _)| moved.get(number).copied()));
+        let targets = ascending(candidates.iter().filter_map(|(number, _)| moved.block_of(*number)));
         let targets = self.metadata.known_entries(&targets);
         for (at, ((number, entry), block)) in candidates.iter().zip(bytes.chunks_exact(BLOCK_BYTES)).enumerate() {
             if !self.damage_reports.is_sound(*number, entry, block) {
                 done.damaged += 1;
                 continue;
             }
-            let is_shared = entry.count > 1 || moved.contains_key(number);
+            let is_shared = entry.count > 1 || moved.has(*number);
             let fingerprint = if is_shared { Some(self.hasher.fingerprint_of(block)) } else { entry.fingerprint };
             let entry = Entry { fingerprint, ..*entry };
             let holds = |pbn: &Pbn| {
                 targets.get(pbn).is_some_and(|held| held.serves(entry.tag) && held.fingerprint == entry.fingerprint)
             };
-            let pbn = moved.get(number).copied().filter(holds);
+            let pbn = moved.block_of(*number).filter(holds);
             batch.blocks.insert(*number, NewBlock { entry, at, pbn, is_published: pbn.is_some() });
         }
         let mut seen = HashSet::new();
@@ -250,7 +279,7 @@ impl BlockExpander {
         if self.publisher.publish_plan(plan)?.is_some() {
             // A block that was remembered is gone. The next pass expands its fragment anew.
             targets.iter().for_each(|(_, number, _)| {
-                moved.remove(number);
+                moved.blocks.remove(number);
             });
             return Ok(());
         }
@@ -259,7 +288,7 @@ impl BlockExpander {
             let block = batch.blocks.get_mut(number).expect("each target is of the batch");
             block.is_published = true;
             if block.entry.count > 1 {
-                moved.insert(*number, *pbn);
+                moved.blocks.insert(*number, *pbn);
             }
         }
         done.converted += targets.len() as u64;

@@ -80,6 +80,9 @@ pub enum Conversion {
     Compress,
     /// Expand what is compressed.
     Expand,
+    /// Change nothing yet: a pass over some files begins, and shared fragments that the last one met are forgotten. A
+    /// pass over all files needs no such word.
+    BeginExpand,
     /// Change nothing, and say how much room expanding takes at most.
     MeasureExpand {
         /// Whether nothing was measured before for what is to be expanded. Otherwise, what earlier portions measured and
@@ -99,6 +102,9 @@ pub struct Converted {
     pub damaged: u64,
     /// Fragments that stay compressed because the volume has no room.
     pub without_room: u64,
+    /// Shared fragments that stay compressed until another pass, because this one remembers too many.
+    #[serde(default)]
+    pub for_another_pass: u64,
     /// Blocks of room that expanding takes at most, of a portion that was measured.
     #[serde(default)]
     pub room: u64,

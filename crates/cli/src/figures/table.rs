@@ -36,33 +36,17 @@ const fn setting(name: &'static str, meaning: &'static str) -> Figure {
     Figure { group: "settings", name, kind: Kind::Fact, unit: Unit::Any, meaning, source: Source::Setting }
 }
 
-const fn gauge(
-    group: &'static str,
-    name: &'static str,
-    unit: Unit,
-    value: fn(&Snapshot) -> Option<Value>,
-    meaning: &'static str,
-) -> Figure {
+type One = fn(&Snapshot) -> Option<Value>;
+
+const fn gauge(group: &'static str, name: &'static str, unit: Unit, value: One, meaning: &'static str) -> Figure {
     Figure { group, name, kind: Kind::Gauge, unit, meaning, source: Source::One(value) }
 }
 
-const fn counter(
-    group: &'static str,
-    name: &'static str,
-    unit: Unit,
-    value: fn(&Snapshot) -> Option<Value>,
-    meaning: &'static str,
-) -> Figure {
+const fn counter(group: &'static str, name: &'static str, unit: Unit, value: One, meaning: &'static str) -> Figure {
     Figure { group, name, kind: Kind::Counter, unit, meaning, source: Source::One(value) }
 }
 
-const fn fact(
-    group: &'static str,
-    name: &'static str,
-    unit: Unit,
-    value: fn(&Snapshot) -> Option<Value>,
-    meaning: &'static str,
-) -> Figure {
+const fn fact(group: &'static str, name: &'static str, unit: Unit, value: One, meaning: &'static str) -> Figure {
     Figure { group, name, kind: Kind::Fact, unit, meaning, source: Source::One(value) }
 }
 

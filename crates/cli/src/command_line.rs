@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    clone, convert, dedup, defrag, disk, estimate, explain, fsck, grow, list, metrics, mkfs, mount, pages, policy,
-    receive, report, revive, scrub, send, snapshot, stats, status, sync, top, tune, umount,
+    clone, convert, dedup, defrag, disk, estimate, explain, failover, fsck, grow, list, metrics, mkfs, mount, pages,
+    policy, receive, report, revive, scrub, send, snapshot, stats, status, sync, top, tune, umount,
 };
 use crate::daemon::serve;
 use crate::failure::{Failure, Outcome, exit};
@@ -51,6 +51,8 @@ pub enum Command {
     Mount(mount::MountArgs),
     /// Unmount, and wait until everything is durable and the daemon has ended
     Umount(umount::UmountArgs),
+    /// Move a volume in a cluster to another machine that waits for it (experimental)
+    Failover(failover::FailoverArgs),
     /// Check a volume
     Fsck(fsck::FsckArgs),
     /// List the volumes that are mounted or named in fstab
@@ -134,6 +136,7 @@ fn call(command: Command) -> Outcome<u8> {
         Command::Mkfs(arguments) => mkfs::run(arguments)?,
         Command::Mount(arguments) => mount::run(arguments)?,
         Command::Umount(arguments) => umount::run(arguments)?,
+        Command::Failover(arguments) => failover::run(&arguments)?,
         Command::Stats(arguments) => stats::run(arguments)?,
         Command::Report(arguments) => report::run(&arguments)?,
         Command::Tune(arguments) => tune::run(arguments)?,

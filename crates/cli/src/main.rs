@@ -1,4 +1,4 @@
-//! The `oncefs` command: estimate, mkfs, mount, umount, fsck, list, status, metrics, stats, report, top, tune, dedup,
+//! The `oncefs` command: estimate, mkfs, mount, umount, failover, fsck, list, status, metrics, stats, report, top, tune, dedup,
 //! scrub, explain, defrag, compress, expand, policy, grow, disk, send, receive.
 //!
 //! One binary answers under all names: as `oncefs COMMAND`, and as the helpers of mkfs(8), mount(8), umount(8)

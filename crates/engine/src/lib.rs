@@ -79,6 +79,7 @@ pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
 pub use error::{Error, Result};
 pub use format::damage_records::ScrubState;
+pub use format::head_record::HeadState;
 pub use format::history::HistoryPoint;
 pub use format::record::Totals;
 pub use fsck::check::fault::{Fault, Remedy, Sum};
@@ -124,6 +125,7 @@ pub use types::{
 pub use volume::backend::TestHooks;
 pub use volume::backend::{Backend, Hold};
 pub use volume::cluster_superblock::{ClusterName, Localized};
+pub use volume::head_watch::{HeadWatch, Heads};
 pub use volume::seal::SealingKey;
 #[cfg(any(test, feature = "testing"))]
 pub use volume::steps::BackgroundStep;

@@ -52,6 +52,11 @@ impl Context {
         Ok(Self { library, handle, cluster, access })
     }
 
+    /// How a lock names a process of this machine with this place.
+    pub fn cookie(&self, place: &str) -> String {
+        format!("{}:{place}", self.cluster.machine)
+    }
+
     /// Waits for an operation, and returns its answer.
     pub fn wait(&self, completion: &Completion) -> c_int {
         completion.wait(&self.cluster.silence)

@@ -15,6 +15,8 @@ pub type Callback = unsafe extern "C" fn(Handle, *mut c_void);
 
 /// cmpxattr: the attribute must be equal.
 pub const EQUAL: u8 = 1;
+/// A lock that this client has is taken again, and lasts from then on.
+pub const MAY_RENEW: u8 = 1;
 /// The operation fails on a full pool, instead of waiting.
 pub const FULL_TRY: c_int = 64;
 /// The operation goes on while the pool is full.
@@ -95,6 +97,8 @@ functions! {
     rados_aio_write_op_operate(Handle, Handle, Handle, *const c_char, *mut libc::time_t, c_int) -> c_int;
     rados_lock_exclusive(Handle, *const c_char, *const c_char, *const c_char, *const c_char, *mut libc::timeval, u8)
         -> c_int;
+    rados_lock_shared(Handle, *const c_char, *const c_char, *const c_char, *const c_char, *const c_char,
+        *mut libc::timeval, u8) -> c_int;
     rados_unlock(Handle, *const c_char, *const c_char, *const c_char) -> c_int;
     rados_break_lock(Handle, *const c_char, *const c_char, *const c_char, *const c_char) -> c_int;
     rados_list_lockers(Handle, *const c_char, *const c_char, *mut c_int, *mut c_char, *mut usize, *mut c_char,

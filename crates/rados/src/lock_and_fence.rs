@@ -6,42 +6,40 @@
 //! holder on another machine, or in another directory, may be alive: it is named and left alone, unless the caller saw
 //! its lease run out.
 
-use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 
 use crate::io_context::Context;
 use crate::librados::c_text;
+use crate::lockers::{LOCK_OBJECT, Locker, lockers};
 use crate::{Error, Result};
 
-/// The object with the lock.
-pub const LOCK_OBJECT: &str = "lock";
 /// The lock's name.
 const LOCK: &str = "head";
 /// A fenced client stays blocklisted for ten years. A machine may be suspended for any time, and sends what its client
 /// had under way when it runs again.
 const FENCE_SECONDS: u32 = 315_360_000;
-/// Room for the list of holders. An exclusive lock has one.
-const HOLDER_BYTES_MAX: usize = 8192;
 
 /// The objects belong to this process until this is dropped.
 pub struct Hold {
-    held: Option<(Arc<Context>, String)>,
+    /// Gives the lock up. None: it stays when the hold is dropped, or there is none.
+    give_up: Option<Box<dyn FnOnce() + Send + Sync>>,
+    holder: String,
     address: String,
     has_fenced: bool,
-}
-
-/// Who has the lock.
-struct Holder {
-    client: String,
-    cookie: String,
-    address: String,
 }
 
 impl Hold {
     /// A hold of nothing, for objects in memory.
     pub fn of_nothing() -> Self {
-        Self { held: None, address: String::new(), has_fenced: false }
+        Self { give_up: None, holder: String::new(), address: String::new(), has_fenced: false }
+    }
+
+    /// A hold of `holder` in a twin of the cluster, which calls `give_up` at its end.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_twin(holder: &str, give_up: impl FnOnce() + Send + Sync + 'static) -> Self {
+        let (give_up, holder) = (Some(Box::new(give_up) as Box<_>), holder.to_owned());
+        Self { give_up, holder, address: String::new(), has_fenced: false }
     }
 
     /// This process, as the cluster blocklists it.
@@ -51,7 +49,7 @@ impl Hold {
 
     /// This process, as the lock names it: machine and directory.
     pub fn holder(&self) -> &str {
-        self.held.as_ref().map_or("", |(_, cookie)| cookie.as_str())
+        &self.holder
     }
 
     /// Whether a holder that had not let go was fenced for it.
@@ -61,7 +59,7 @@ impl Hold {
 
     /// Leaves the lock in the cluster when the process ends, as if it had died: the next one fences this client first.
     pub fn leave_to_the_next(&mut self) {
-        self.held = None;
+        self.give_up = None;
     }
 
     /// The address of the holder, if there is one.
@@ -73,13 +71,13 @@ impl Hold {
     }
 
     pub(crate) fn take(context: Arc<Context>, place: &str, succeeds: Option<&str>) -> Result<Self> {
-        let cookie = format!("{}:{place}", context.cluster.machine);
+        let cookie = context.cookie(place);
         if lock(&context, &cookie)? {
             return Self::taken(context, cookie, false);
         }
         let mut has_fenced = false;
         if let Some(holder) = holder(&context)? {
-            let Holder { address, .. } = &holder;
+            let Locker { address, .. } = &holder;
             if holder.cookie == cookie {
                 log::info!("the last process with {place} ended without a word: blocklisting {address}");
             } else if succeeds == Some(address) {
@@ -100,23 +98,29 @@ impl Hold {
 
 impl Hold {
     fn taken(context: Arc<Context>, cookie: String, has_fenced: bool) -> Result<Self> {
-        let mut held = Self { held: Some((context.clone(), cookie)), address: String::new(), has_fenced };
-        let address = holder(&context)?.map(|holder| holder.address).unwrap_or_default();
-        held.address = address;
+        let (locked, name) = (context.clone(), cookie.clone());
+        let give_up: Box<dyn FnOnce() + Send + Sync> = Box::new(move || unlock(&locked, &name));
+        let mut held = Self { give_up: Some(give_up), holder: cookie, address: String::new(), has_fenced };
+        held.address = holder(&context)?.map(|holder| holder.address).unwrap_or_default();
         Ok(held)
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        let Some((context, cookie)) = &self.held else { return };
-        let (object, name, cookie) = (c_text(LOCK_OBJECT), c_text(LOCK), c_text(cookie));
-        // SAFETY: the context is open, and the texts end with NUL. A failure leaves the lock to the next holder's fence.
-        unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
+        if let Some(give_up) = self.give_up.take() {
+            give_up();
+        }
     }
 }
 
-fn locked(context: &Context, Holder { client, cookie, address }: Holder) -> Error {
+fn unlock(context: &Context, cookie: &str) {
+    let (object, name, cookie) = (c_text(LOCK_OBJECT), c_text(LOCK), c_text(cookie));
+    // SAFETY: the context is open, and the texts end with NUL. A failure leaves the lock to the next holder's fence.
+    unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
+}
+
+fn locked(context: &Context, Locker { client, cookie, address }: Locker) -> Error {
     let (pool, namespace) = (context.access.pool.clone(), context.access.namespace.clone());
     Error::Locked { pool, namespace, holder: cookie, client, address }
 }
@@ -132,42 +136,12 @@ fn lock(context: &Context, cookie: &str) -> Result<bool> {
     if -answer == libc::EBUSY { Ok(false) } else { Error::check(answer, "locking", LOCK_OBJECT).map(|_| true) }
 }
 
-fn holder(context: &Context) -> Result<Option<Holder>> {
-    let (object, name) = (c_text(LOCK_OBJECT), c_text(LOCK));
-    let mut is_exclusive = 0;
-    let mut texts = [[0 as c_char; HOLDER_BYTES_MAX]; 4];
-    let mut lens = [HOLDER_BYTES_MAX; 4];
-    let [tag, clients, cookies, addresses] = &mut texts;
-    let [tag_len, clients_len, cookies_len, addresses_len] = &mut lens;
-    // SAFETY: the context is open, the names end with NUL, and each buffer has the length beside it.
-    let count = unsafe {
-        (context.library.rados_list_lockers)(
-            context.handle,
-            object.as_ptr(),
-            name.as_ptr(),
-            &mut is_exclusive,
-            tag.as_mut_ptr(),
-            tag_len,
-            clients.as_mut_ptr(),
-            clients_len,
-            cookies.as_mut_ptr(),
-            cookies_len,
-            addresses.as_mut_ptr(),
-            addresses_len,
-        )
-    };
-    let count = Error::check(count as i32, "looking at the lock", LOCK_OBJECT)?;
-    let [_, client, cookie, address] = texts.map(|text| first_text(&text));
-    Ok((count > 0).then_some(Holder { client, cookie, address }))
+fn holder(context: &Context) -> Result<Option<Locker>> {
+    // An exclusive lock has one.
+    Ok(lockers(context, LOCK)?.into_iter().next())
 }
 
-/// The first of several texts, each of which ends with NUL.
-fn first_text(texts: &[c_char]) -> String {
-    let bytes: Vec<u8> = texts.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn break_lock(context: &Context, holder: &Holder) -> Result<()> {
+fn break_lock(context: &Context, holder: &Locker) -> Result<()> {
     let [object, name, client, cookie] = [LOCK_OBJECT, LOCK, &holder.client, &holder.cookie].map(c_text);
     // SAFETY: the context is open, and the texts end with NUL.
     let answer = unsafe {

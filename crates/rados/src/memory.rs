@@ -1,14 +1,15 @@
 //! The twin of a cluster in memory, for tests. It keeps what a cluster promises and nothing more: after a crash each
 //! object is as some change left it that was not awaited yet, whatever other objects are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::{
     Change, Error, Guard, Hold, KeyChange, KeyLookUp, KeyScan, KeyedObjects, Objects, Pending, PoolSpace, Portion,
-    Read, Result, SCANNED_KEYS_MAX, WhenFull,
+    Read, Result, SCANNED_KEYS_MAX, Standbys, WhenFull,
 };
 
 #[derive(Clone, Default)]
@@ -59,6 +60,7 @@ struct Inner {
     space: Option<PoolSpace>,
     is_fenced: bool,
     awaited: u64,
+    waiting: BTreeSet<String>,
 }
 
 /// Objects in memory.
@@ -235,6 +237,23 @@ impl Objects for MemoryObjects {
 
     fn space(&self) -> Result<Option<PoolSpace>> {
         Ok(self.0.lock().space)
+    }
+}
+
+impl Standbys for MemoryObjects {
+    /// For longer than any test takes.
+    fn announce(&self, place: &str, _lasts: Duration) -> Result<()> {
+        self.0.lock().waiting.insert(place.to_owned());
+        Ok(())
+    }
+
+    fn withdraw(&self, place: &str) -> Result<()> {
+        self.0.lock().waiting.remove(place);
+        Ok(())
+    }
+
+    fn waiting(&self) -> Result<Vec<String>> {
+        Ok(self.0.lock().waiting.iter().cloned().collect())
     }
 }
 

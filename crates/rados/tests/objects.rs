@@ -2,8 +2,11 @@
 //! configuration file of a cluster with a pool `oncefs`; `scripts/beyond` starts one and sets it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use oncefs_rados::{Access, Change, Cluster, Error, Guard, KeyedObjects, MemoryObjects, Objects, Pool, Read, WhenFull};
+use oncefs_rados::{
+    Access, Change, Cluster, Error, Guard, KeyedObjects, MemoryObjects, Objects, Pool, Read, Standbys, WhenFull,
+};
 
 const EPOCH: Guard<'_> = Guard { name: "epoch", value: b"1" };
 
@@ -147,6 +150,30 @@ fn a_holder_whose_lease_ran_out_is_fenced_by_its_successor() {
     drop(held);
     assert_eq!(pool.holder().unwrap().as_deref(), Some(taken.address()), "the fenced one cannot unlock");
     drop(taken);
+    remove_all(&pool);
+}
+
+#[test]
+fn those_that_wait_are_listed_until_they_withdraw_or_fall_silent() {
+    let Some((access, pool)) = cluster("waiting") else { return };
+    assert_eq!(pool.waiting().unwrap(), [""; 0]);
+    let held = pool.hold("/srv/volume", None).unwrap();
+    let long = Duration::from_secs(3600);
+    pool.announce("/var/one", long).unwrap();
+    pool.announce("/var/one", long).expect("it is renewed");
+    let other = Cluster::connect(&Access { id: "other".to_owned(), ..access.clone() }).unwrap();
+    let other = Pool::open(&other, &access).unwrap();
+    other.announce("/var/two", Duration::from_millis(100)).unwrap();
+    let is_listed = |place: &str| pool.waiting().unwrap().iter().any(|waiting| waiting.ends_with(place));
+    while is_listed("/var/two") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(is_listed("/var/one"));
+    assert_eq!(pool.holder().unwrap().as_deref(), Some(held.address()), "the lock of the holder is another");
+    pool.withdraw("/var/one").unwrap();
+    pool.withdraw("/var/one").expect("twice does no harm");
+    assert_eq!(pool.waiting().unwrap(), [""; 0]);
+    drop(held);
     remove_all(&pool);
 }
 

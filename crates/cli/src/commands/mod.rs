@@ -7,6 +7,7 @@ pub mod defrag;
 pub mod disk;
 pub mod estimate;
 pub mod explain;
+pub mod failover;
 pub mod fsck;
 pub mod grow;
 mod help;

@@ -117,6 +117,42 @@ pub fn run(arguments: UmountArgs) -> Outcome {
     }
 }
 
+/// Why a volume that was to be given up was not, or not well.
+#[derive(Debug)]
+pub enum NotGivenUp {
+    /// It is mounted as before.
+    Stays(Failure),
+    /// It is unmounted, and the daemon did not end well.
+    Badly(Failure),
+}
+
+/// Unmounts a volume that is mounted in one place and that no program uses, and waits for the daemon's end. Everything is
+/// durable then, and its locks are free.
+pub fn give_up(mount: &Mount) -> Result<(), NotGivenUp> {
+    use NotGivenUp::{Badly, Stays};
+    let dir = shown(&mount.dir);
+    let stays = |text: String| Stays(Failure::new(exit::MOUNT_FAILED, text));
+    let badly = |text: String| Badly(Failure::new(exit::MOUNT_FAILED, text));
+    let all = mount_table::all().or_fail(exit::MOUNT_FAILED).map_err(Stays)?;
+    if let Some(other) = all.iter().find(|other| is_same(other, mount) && other.dir != mount.dir) {
+        return Err(stays(format!("it is also mounted on {0}: unmount that first (umount {0})", shown(&other.dir))));
+    }
+    let expected = match expect_exit(mount) {
+        Ok(expected) => expected,
+        Err(Unreachable::Nobody) => return Err(stays(format!("the daemon of {dir} has died"))),
+        Err(Unreachable::Refused(why) | Unreachable::Silent(why)) => return Err(stays(why)),
+    };
+    unmount(mount, 0).map_err(|e| Stays(refused(mount, &e)))?;
+    match await_exit(mount, expected) {
+        Exit::Clean => Ok(()),
+        Exit::Failed(why) => Err(badly(format!("{dir} is unmounted, but {why}"))),
+        Exit::StillMounted => Err(badly(format!(
+            "{dir} is unmounted here, but another mount namespace (a container?) still uses the volume, so it stays on \
+             this machine"
+        ))),
+    }
+}
+
 /// Unmounts, and retries for a while if the mount is in use.
 fn unmount(mount: &Mount, flags: libc::c_int) -> io::Result<()> {
     let began = Instant::now();

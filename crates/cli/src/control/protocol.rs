@@ -44,6 +44,11 @@ pub enum Request {
     Stats,
     /// Make everything durable.
     Commit,
+    /// Once the volume is closed, reserve it for a process that waits for it, for the length of a lease.
+    ReserveFor {
+        /// Its machine and directory. None: for nobody.
+        heir: Option<String>,
+    },
     /// Enlarge the data area.
     Grow {
         /// New size.

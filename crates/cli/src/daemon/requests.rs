@@ -297,6 +297,13 @@ impl Handler for OpenVolume {
             Request::Version => Ok(json!(self.about)),
             Request::Stats => self.stats(),
             Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
+            Request::ReserveFor { heir } => match store.lease() {
+                Some(lease) => {
+                    lease.reserve_for(heir.clone());
+                    Ok(Value::Null)
+                }
+                None => Err("the volume has no lease, because it lies on this machine".to_owned()),
+            },
             Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::MountFlags { kernel_flags } => {
                 self.file_system.set_atime_policy(atime_policy(*kernel_flags));

@@ -162,6 +162,9 @@ fn serve_unprivileged(
         .inspect_err(|_| mounter.detach())
         .or_fail(exit::MOUNT_SYSTEM)?;
     log::info!("mounted {} on {}", shown(&task.volume), shown(&task.dir));
+    if let Some(lease) = daemon.file_system.store().lease() {
+        lease.note_serving();
+    }
     systemd::notify(systemd::READY);
     ready().or_fail(exit::MOUNT_SYSTEM)?;
 

@@ -10,12 +10,33 @@ const ID_AT: usize = 16;
 const EPOCH_AT: usize = 32;
 const RENEWALS_AT: usize = 40;
 const LEASE_AT: usize = 48;
-const RELEASED_AT: usize = 52;
+const STATE_AT: usize = 52;
 const ADDRESS_AT: usize = 56;
 const OWNER_AT: usize = 120;
 const CHECKSUM_AT: usize = 248;
 const SEED: u64 = 0x6865_6164;
 const _: () = assert!(CHECKSUM_AT + 8 == BYTES);
+
+/// How far a head is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadState {
+    /// It has the volume open.
+    Open,
+    /// It closed the volume, and everything that it began is durable or failed.
+    Released,
+    /// It has the volume open, and programs use it.
+    Serves,
+    /// As `Released`, and for the length of a lease only the owner in the record may open the volume.
+    Reserved,
+}
+
+impl HeadState {
+    const ALL: [Self; 4] = [Self::Open, Self::Released, Self::Serves, Self::Reserved];
+
+    fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| *state as u32 == number)
+    }
+}
 
 /// The head of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +49,12 @@ pub struct HeadRecord {
     pub renewals: u64,
     /// Length of the lease.
     pub lease_millis: u32,
-    /// Whether it closed the volume, and everything that it began is durable or failed.
-    pub is_released: bool,
+    /// How far it is.
+    pub state: HeadState,
     /// The client, as the cluster blocklists it. At most 64 bytes are kept.
     pub address: String,
-    /// Machine and directory, for messages. At most 128 bytes are kept.
+    /// Machine and directory: its own, for messages, or those for which the volume is reserved. At most 128 bytes are
+    /// kept.
     pub owner: String,
 }
 
@@ -44,8 +66,8 @@ impl HeadRecord {
         bytes[ID_AT..EPOCH_AT].copy_from_slice(&self.volume_id);
         bytes[EPOCH_AT..RENEWALS_AT].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[RENEWALS_AT..LEASE_AT].copy_from_slice(&self.renewals.to_le_bytes());
-        bytes[LEASE_AT..RELEASED_AT].copy_from_slice(&self.lease_millis.to_le_bytes());
-        bytes[RELEASED_AT..ADDRESS_AT].copy_from_slice(&u32::from(self.is_released).to_le_bytes());
+        bytes[LEASE_AT..STATE_AT].copy_from_slice(&self.lease_millis.to_le_bytes());
+        bytes[STATE_AT..ADDRESS_AT].copy_from_slice(&(self.state as u32).to_le_bytes());
         padded::put(&mut bytes[ADDRESS_AT..OWNER_AT], &self.address);
         padded::put(&mut bytes[OWNER_AT..CHECKSUM_AT], &self.owner);
         let sum = checksum(&bytes[..CHECKSUM_AT], SEED);
@@ -69,15 +91,28 @@ impl HeadRecord {
         if at::u64(bytes, CHECKSUM_AT) != checksum(&bytes[..CHECKSUM_AT], SEED) {
             return damaged("its checksum does not match");
         }
+        let Some(state) = HeadState::from_number(at::u32(bytes, STATE_AT)) else {
+            return damaged("its state is unknown");
+        };
         Ok(Some(Self {
             volume_id: bytes[ID_AT..EPOCH_AT].try_into().expect("sixteen bytes"),
             epoch: at::u64(bytes, EPOCH_AT),
             renewals: at::u64(bytes, RENEWALS_AT),
             lease_millis: at::u32(bytes, LEASE_AT),
-            is_released: at::u32(bytes, RELEASED_AT) != 0,
+            state,
             address: padded::text(&bytes[ADDRESS_AT..OWNER_AT]),
             owner: padded::text(&bytes[OWNER_AT..CHECKSUM_AT]),
         }))
+    }
+
+    /// Whether a holder, as a lock names it, is the owner, as far as the bytes that are kept tell.
+    pub fn is_owner(&self, holder: &str) -> bool {
+        Self { owner: holder.to_owned(), ..self.clone() }.encode() == self.encode()
+    }
+
+    /// Whether the volume is reserved for another than `holder`.
+    pub fn is_reserved_for_another(&self, holder: &str) -> bool {
+        self.state == HeadState::Reserved && !self.is_owner(holder)
     }
 }
 
@@ -87,7 +122,7 @@ impl HeadRecord {
     pub fn unbegun() -> Self {
         let (address, owner) = (String::new(), String::new());
         let volume_id = [1; 16];
-        Self { volume_id, epoch: 0, renewals: 0, lease_millis: 5000, is_released: false, address, owner }
+        Self { volume_id, epoch: 0, renewals: 0, lease_millis: 5000, state: HeadState::Open, address, owner }
     }
 }
 
@@ -101,7 +136,7 @@ mod tests {
             epoch: 3,
             renewals: 260,
             lease_millis: 5000,
-            is_released: true,
+            state: HeadState::Released,
             address: "10.0.0.1:0/77".to_owned(),
             owner: "head:/srv/home".to_owned(),
         }
@@ -117,9 +152,24 @@ mod tests {
         assert_eq!(&bytes[56..70], b"10.0.0.1:0/77\0");
         assert_eq!(&bytes[120..135], b"head:/srv/home\0");
         assert_eq!(HeadRecord::decode(&bytes, "lock").unwrap(), Some(sample()));
+        for (state, number) in [(HeadState::Open, 0), (HeadState::Serves, 2), (HeadState::Reserved, 3)] {
+            let other = HeadRecord { state, ..sample() };
+            assert_eq!(other.encode()[52..56], [number, 0, 0, 0]);
+            assert_eq!(HeadRecord::decode(&other.encode(), "lock").unwrap(), Some(other));
+        }
         let long = HeadRecord { owner: "x".repeat(200), ..sample() };
         assert_eq!(HeadRecord::decode(&long.encode(), "lock").unwrap().unwrap().owner, "x".repeat(128));
         assert_eq!(HeadRecord::decode(&[], "lock").unwrap(), None);
+    }
+
+    #[test]
+    fn a_volume_is_reserved_for_one_holder_however_long_its_name_is() {
+        for heir in ["second:/srv/home".to_owned(), "x".repeat(200)] {
+            let reserved = HeadRecord { state: HeadState::Reserved, owner: heir.clone(), ..sample() };
+            let read = HeadRecord::decode(&reserved.encode(), "lock").unwrap().unwrap();
+            assert!(!read.is_reserved_for_another(&heir) && read.is_reserved_for_another("third:/srv/home"));
+            assert!(!sample().is_reserved_for_another(&heir), "it is free");
+        }
     }
 
     #[test]

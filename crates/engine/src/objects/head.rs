@@ -18,7 +18,7 @@ use crate::format::head_record::{self, HeadRecord};
 use crate::{Error, Result, WhenHeld};
 
 /// Reads the record of the last head. None: there was none yet.
-pub(super) fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
+pub fn last(objects: &dyn Objects) -> Result<Option<HeadRecord>> {
     let found =
         objects.content(LOCK_OBJECT, head_record::BYTES).map_err(failed("reading the record of the last head"))?;
     found.map_or(Ok(None), |bytes| HeadRecord::decode(&bytes, LOCK_OBJECT))
@@ -49,15 +49,22 @@ enum Holder {
 }
 
 /// Takes the objects for this process. If another holds them, its lease is watched, and `when_held` says what follows.
+/// Objects that are reserved for another process are taken once that had the time of a lease for it.
 pub fn take(objects: &dyn Objects, place: &str, when_held: WhenHeld, clock: Clock) -> Result<Hold> {
     let (mut watch, mut succeeds, mut is_told) = (Watch::default(), None, false);
     let stands_by = when_held == WhenHeld::StandsBy;
+    let mut reserved = Watch::default();
     loop {
         let began = clock();
         let held = objects.hold(place, succeeds.as_deref());
         watch.asked(began, clock());
         let refused = match held {
-            Ok(hold) => return Ok(hold),
+            Ok(hold) if is_free(objects, hold.holder(), &mut reserved, clock)? => return Ok(hold),
+            Ok(hold) => {
+                drop(hold);
+                thread::sleep(LOOK);
+                continue;
+            }
             Err(refused @ ObjectError::Locked { .. }) => refused,
             Err(other) => return Err(failed("taking the objects of the volume")(other)),
         };
@@ -75,6 +82,23 @@ pub fn take(objects: &dyn Objects, place: &str, when_held: WhenHeld, clock: Cloc
             thread::sleep(LOOK);
         }
     }
+}
+
+/// Whether `holder`, which has the lock, may keep it. A head notes whom it reserves the volume for before it unlocks, so
+/// a look with the lock in hand misses no reservation.
+fn is_free(objects: &dyn Objects, holder: &str, reserved: &mut Watch<u64>, clock: Clock) -> Result<bool> {
+    // What else is wrong with the record is found when the head begins.
+    let Ok(Some(record)) = last(objects) else { return Ok(true) };
+    if !record.is_reserved_for_another(holder) {
+        return Ok(true);
+    }
+    let now = clock();
+    let length = Duration::from_millis(record.lease_millis.into());
+    let seen = reserved.look(record.epoch, length, now, now);
+    if seen == Seen::First {
+        log::info!("the volume was given up for {}, which has {length:?} to take it", record.owner);
+    }
+    Ok(seen == Seen::Over)
 }
 
 /// Looks at the holder once.
@@ -124,6 +148,7 @@ mod tests {
 
     use super::*;
     use crate::device::Device;
+    use crate::format::head_record::HeadState;
     use crate::format::image::ImageHeader;
     use crate::objects::device::ObjectDevice;
     use crate::objects::pool_room::ObjectRoom;
@@ -256,5 +281,73 @@ mod tests {
             log.write_at(&[4; 16 << 10], 0).unwrap();
             log.flush().unwrap();
         }
+    }
+
+    /// Objects with a lock that one holder has at a time.
+    struct Lockable(MemoryObjects, Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl Objects for Lockable {
+        fn read_all(&self, reads: &mut [Read<'_>]) {
+            self.0.read_all(reads);
+        }
+
+        fn begin(&self, name: &str, change: Change<'_>, guard: Option<Guard<'_>>, full: WhenFull) -> Box<dyn Pending> {
+            self.0.begin(name, change, guard, full)
+        }
+
+        fn sizes(&self, objects: &[String]) -> ObjectResult<Vec<Option<u64>>> {
+            self.0.sizes(objects)
+        }
+
+        fn names(&self) -> ObjectResult<Vec<String>> {
+            self.0.names()
+        }
+
+        fn hold(&self, place: &str, _succeeds: Option<&str>) -> ObjectResult<Hold> {
+            let taken = self.1.clone();
+            taken.lock().unwrap().push(place.to_owned());
+            Ok(Hold::of_twin(place, move || drop(taken.lock().unwrap().pop())))
+        }
+
+        fn holder(&self) -> ObjectResult<Option<String>> {
+            Ok(None)
+        }
+
+        fn has_room(&self) -> ObjectResult<bool> {
+            self.0.has_room()
+        }
+    }
+
+    /// The clock of the one test that uses it.
+    static LATER: AtomicU64 = AtomicU64::new(1_000_000);
+
+    #[test]
+    fn a_reserved_volume_is_its_heirs_at_once_and_that_of_others_after_a_lease() {
+        let clock = || Duration::from_millis(LATER.load(Relaxed));
+        let fast = || Duration::from_millis(LATER.fetch_add(1000, Relaxed));
+        let locks = Arc::default();
+        let objects = Lockable(MemoryObjects::default(), locks);
+        let owner = "heir".to_owned();
+        begin(&objects, HeadRecord { state: HeadState::Reserved, owner, ..HeadRecord::unbegun() }, &[]).unwrap();
+        let mut reserved = Watch::default();
+        let mut is_free = |holder, later| {
+            LATER.fetch_add(later, Relaxed);
+            super::is_free(&objects, holder, &mut reserved, clock).unwrap()
+        };
+        assert!(is_free("heir", 0) && !is_free("other", 0) && !is_free("other", 4999));
+        assert!(is_free("heir", 0) && is_free("other", 1));
+        let heir = take(&objects, "heir", WhenHeld::StandsBy, clock).unwrap();
+        drop(heir);
+        // Each look of another takes a lock, which it gives up again.
+        for when_held in [WhenHeld::StandsBy, WhenHeld::Refused] {
+            let began = clock();
+            let other = take(&objects, "other", when_held, fast).unwrap();
+            assert!(clock() - began >= Duration::from_secs(5));
+            assert_eq!(*objects.1.lock().unwrap(), ["other"]);
+            drop(other);
+        }
+        begin(&objects, HeadRecord { owner: "other".to_owned(), ..HeadRecord::unbegun() }, &[]).unwrap();
+        let mut reserved = Watch::default();
+        assert!(super::is_free(&objects, "heir", &mut reserved, clock).unwrap(), "a later head ends it");
     }
 }

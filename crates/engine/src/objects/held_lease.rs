@@ -9,7 +9,7 @@ use oncefs_rados::{Change, Error, LOCK_OBJECT, Objects, Pending, WhenFull};
 
 use super::epoch::Epoch;
 use super::lease::{End, Lease};
-use crate::format::head_record::HeadRecord;
+use crate::format::head_record::{HeadRecord, HeadState};
 use crate::sync::{AtomicBool, AtomicU64, LockRank, Mutex};
 
 /// How often the thread looks at the time and at the renewal under way.
@@ -28,6 +28,10 @@ pub struct HeldLease {
     answers_until: AtomicU64,
     clock: Clock,
     is_closing: AtomicBool,
+    /// Whether programs use the volume.
+    serves: AtomicBool,
+    /// Who alone may open the volume next.
+    heir: Mutex<Option<String>>,
     end: Mutex<Option<End>>,
     length: Duration,
     /// Nanoseconds of the clock when the last renewal that succeeded was sent.
@@ -89,6 +93,29 @@ impl HeldLease {
         true
     }
 
+    /// Programs use the volume from now on. The next renewal says so to whoever waits for it.
+    pub fn note_serving(&self) {
+        self.serves.store(true, Release);
+    }
+
+    /// When the volume is closed, it is reserved for the process with this name (as its lock has it) for the length of a
+    /// lease. None: for nobody.
+    pub fn reserve_for(&self, heir: Option<String>) {
+        *self.heir.lock() = heir;
+    }
+
+    fn state(&self) -> HeadState {
+        if self.serves.load(Acquire) { HeadState::Serves } else { HeadState::Open }
+    }
+
+    /// The record of the head at its end.
+    fn released(&self, record: HeadRecord) -> HeadRecord {
+        match self.heir.lock().take() {
+            Some(owner) => HeadRecord { state: HeadState::Reserved, owner, ..record },
+            None => HeadRecord { state: HeadState::Released, ..record },
+        }
+    }
+
     /// Counts a renewal that has ended.
     fn count(&self, has_succeeded: bool) {
         let counter = if has_succeeded { &self.renewals } else { &self.failed_renewals };
@@ -134,6 +161,8 @@ impl Renewer {
             answers_until: AtomicU64::new(NEVER),
             clock,
             is_closing: AtomicBool::new(false),
+            serves: AtomicBool::new(false),
+            heir: Mutex::new(LockRank::Leaf, None),
             end: Mutex::new(LockRank::Leaf, None),
             length,
             renewed_at: AtomicU64::new(NEVER),
@@ -157,7 +186,7 @@ impl Renewer {
     pub fn release(mut self) {
         let Some(record) = self.stop() else { return };
         if self.lease.end().is_none() {
-            let released = HeadRecord { is_released: true, ..record };
+            let released = self.lease.released(record);
             if let Err(error) = begin(&*self.objects, &released).wait() {
                 log::warn!("cannot note that the volume is closed ({error}): the next head waits for the lease");
             }
@@ -208,6 +237,7 @@ fn renew(held: &HeldLease, mut lease: Lease, objects: &dyn Objects, mut record: 
         }
         if under_way.is_none() && lease.is_due(now) {
             record.renewals += 1;
+            record.state = held.state();
             lease.send(now);
             under_way = Some(begin(objects, &record));
         }
@@ -277,10 +307,19 @@ mod tests {
         assert_eq!((counted.succeeded, counted.failed), (2, 1), "the second head's record refuses a renewal");
         first.release();
         until("the second renews", || found().renewals > 0);
-        assert_eq!((found().epoch, found().is_released), (2, false), "a head that lost its lease says nothing");
+        assert_eq!((found().epoch, found().state), (2, HeadState::Open), "a head that lost its lease says nothing");
         let lease = second.lease().clone();
+        lease.note_serving();
+        until("it says that programs use it", || {
+            pass(200);
+            found().state == HeadState::Serves
+        });
         second.release();
-        assert!(found().is_released);
+        assert_eq!(found().state, HeadState::Released);
         assert_eq!(lease.wait_for_end(), None);
+        let third = renewer(&objects, head(&objects));
+        third.lease().reserve_for(Some("heir:/srv".to_owned()));
+        third.release();
+        assert_eq!((found().state, found().owner), (HeadState::Reserved, "heir:/srv".to_owned()));
     }
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use crate::volume::cluster_superblock::{self, ClusterName, Localized};
+use crate::volume::head_watch::HeadWatch;
 use crate::volume::seal::SealingKey;
 use crate::volume::superblock_file;
 use crate::{DataPlace, ObjectAccess, Result, Store, Unfinished};
@@ -35,6 +36,16 @@ impl Store {
             DataPlace::Objects(access) => Some(access),
             DataPlace::File | DataPlace::Device(_) => None,
         })
+    }
+
+    /// Watches from outside who has a volume in objects, and who waits for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::profile_of`]; [`crate::Error::Invalid`]: no other machine can have the volume;
+    /// [`crate::Error::Io`]: the cluster cannot be reached.
+    pub fn watch_head(volume: &Path) -> Result<HeadWatch> {
+        HeadWatch::of(volume)
     }
 
     /// Whether a volume has its records in objects and no superblock there, because an early version made it. Asks the

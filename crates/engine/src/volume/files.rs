@@ -295,7 +295,13 @@ pub fn open(
         let part = part.display();
         log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
     }
-    let stands_by = options.when_held == WhenHeld::StandsBy && matches!(superblock.data, DataPlace::Objects(_));
+    let announcer = match &superblock.data {
+        DataPlace::Objects(access) if options.when_held == WhenHeld::StandsBy => {
+            Some(object_parts::announce(access, volume)?)
+        }
+        _ => None,
+    };
+    let stands_by = announcer.is_some();
     let mut hold = ExclusiveLock::of_volume_when_free(&paths.part("lock"), &name, stands_by)?;
     let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
         let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
@@ -322,6 +328,7 @@ pub fn open(
     let (data, table, fragments, host, log) = match &superblock.data {
         DataPlace::Objects(access) => {
             let parts = object_parts::open(access, volume, superblock.volume_id, options.when_held)?;
+            drop(announcer);
             if let Some(terms) = omap_terms(&superblock, kv_bytes_max, read_only) {
                 records_in_objects = Some(parts.open_records(terms)?);
             }

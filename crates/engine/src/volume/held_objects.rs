@@ -89,3 +89,46 @@ impl Drop for HeldObjects {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use oncefs_rados::{MemoryObjects, Objects};
+
+    use super::*;
+    use crate::device::{Fault, Faults, FaultyDevice, Lasts, MemoryDevice};
+    use crate::format::head_record::{HeadRecord, HeadState};
+    use crate::objects::head;
+
+    /// It stands still, so no lease ends.
+    fn clock() -> Duration {
+        Duration::from_secs(1000)
+    }
+
+    #[test]
+    fn lease_and_lock_are_given_up_after_the_last_change_is_durable_and_stay_if_it_fails() {
+        for fails in [false, true] {
+            let objects = MemoryObjects::default();
+            let shared: Arc<dyn Objects> = Arc::new(objects.clone());
+            let is_locked = Arc::new(AtomicBool::new(true));
+            let lock = is_locked.clone();
+            let hold = ObjectHold::of_twin("head", move || lock.store(false, SeqCst));
+            let record = head::begin(&objects, HeadRecord::unbegun(), &[]).unwrap();
+            let renewer = Renewer::start(shared.clone(), record, clock(), clock).unwrap();
+            renewer.lease().reserve_for(Some("heir".to_owned()));
+            let faults = Arc::new(Faults::default());
+            let device = FaultyDevice::new(Arc::new(MemoryDevice::new(4096)), "data", faults.clone());
+            if fails {
+                faults.arm(faults.count(), Fault::Broken, Lasts::UntilMended);
+            }
+            let room = Arc::new(ObjectRoom::of(shared));
+            drop(HeldObjects::new(hold, 1, renewer, vec![Arc::new(device)], room).unwrap());
+            let state = head::last(&objects).unwrap().unwrap().state;
+            let expected = if fails { (true, HeadState::Open) } else { (false, HeadState::Reserved) };
+            assert_eq!((is_locked.load(SeqCst), state), expected);
+        }
+    }
+}

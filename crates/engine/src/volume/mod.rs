@@ -10,6 +10,7 @@ mod device_claims;
 pub mod exclusive_lock;
 pub mod files;
 pub mod grow;
+pub mod head_watch;
 pub mod held_objects;
 pub mod make_room;
 pub mod memory_budget;

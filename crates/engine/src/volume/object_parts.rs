@@ -10,11 +10,12 @@ use std::time::UNIX_EPOCH;
 use oncefs_rados::{Change, Cluster, Hold, KeyedObjects, Objects, Pool, WhenFull};
 
 use crate::device::Device;
-use crate::format::head_record::HeadRecord;
+use crate::format::head_record::{HeadRecord, HeadState};
 use crate::format::image::{ImageHeader, OBJECT_BYTES};
 use crate::format::page::table_bytes;
 use crate::format::sealed_superblock::{self, SealedSuperblock};
 use crate::kv::omap::{OmapKv, OmapTerms};
+use crate::objects::announcer::Announcer;
 use crate::objects::device::ObjectDevice;
 use crate::objects::epoch::Epoch;
 use crate::objects::head;
@@ -113,7 +114,7 @@ pub fn make(
         let header = ImageHeader { volume_id, len, object_bytes: OBJECT_BYTES };
         ObjectDevice::create(&pool, name, header).map_err(&failed)?;
     }
-    parts(Arc::new(pool), volume_id, place, hold, access.record_keys_max.is_some())
+    parts(Arc::new(pool), volume_id, hold, access.record_keys_max.is_some())
 }
 
 /// Connects to the cluster, takes the objects for this process, and opens the images. A log in a file of the directory
@@ -121,10 +122,20 @@ pub fn make(
 pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held: WhenHeld) -> Result<ObjectParts> {
     let pool = connect(access)?;
     let place = place_of(volume)?;
-    let is_guarded = ObjectDevice::header(&pool, LOG)?.is_some();
-    let when_held = if is_guarded { when_held } else { WhenHeld::Refused };
+    let when_held = if has_guarded_log(&pool)? { when_held } else { WhenHeld::Refused };
     let hold = head::take(&pool, &place, when_held, boot_clock)?;
-    parts(Arc::new(pool), volume_id, place, hold, access.record_keys_max.is_some())
+    parts(Arc::new(pool), volume_id, hold, access.record_keys_max.is_some())
+}
+
+/// Whether the log lies in objects, which the epoch of the head guards.
+pub fn has_guarded_log(objects: &dyn Objects) -> Result<bool> {
+    ObjectDevice::header(objects, LOG).map(|header| header.is_some())
+}
+
+/// Says in the cluster that this process waits for the volume, until the value is dropped.
+pub fn announce(access: &ObjectAccess, volume: &Path) -> Result<Announcer> {
+    let announcer = Announcer::start(connect(access)?, place_of(volume)?);
+    announcer.map_err(|e| Error::io("starting the thread that announces this process", e))
 }
 
 /// The objects of an address, through a connection that ends with them.
@@ -161,13 +172,7 @@ fn place_of(volume: &Path) -> Result<String> {
     Ok(format!("{} (inode {}, born {}.{:09})", path.display(), about.ino(), born.as_secs(), born.subsec_nanos()))
 }
 
-fn parts(
-    keyed: Arc<dyn KeyedObjects>,
-    volume_id: [u8; 16],
-    owner: String,
-    hold: Hold,
-    has_superblock: bool,
-) -> Result<ObjectParts> {
+fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], hold: Hold, has_superblock: bool) -> Result<ObjectParts> {
     let objects: Arc<dyn Objects> = keyed.clone();
     let room = Arc::new(ObjectRoom::of(objects.clone()));
     let damaged = |name: &str, why: &str| Error::corrupt(format!("the image {name}"), why);
@@ -190,9 +195,9 @@ fn parts(
         epoch: 0,
         renewals: 0,
         lease_millis: LEASE_MILLIS,
-        is_released: false,
+        state: HeadState::Open,
         address: hold.address().to_owned(),
-        owner,
+        owner: hold.holder().to_owned(),
     };
     let sent = boot_clock();
     let record = head::begin(&*objects, record, &guarded)?;

@@ -1,6 +1,6 @@
 //! The headers of images and of records in objects, and the record of a head, looked up in the tables of the page.
 
-use oncefs_engine::format::head_record::HeadRecord;
+use oncefs_engine::format::head_record::{HeadRecord, HeadState};
 use oncefs_engine::format::image::ImageHeader;
 use oncefs_engine::format::records_index;
 use oncefs_engine::format::sealed_superblock::SealedSuperblock;
@@ -35,7 +35,7 @@ fn the_record_of_a_head_is_as_the_page_says() {
         epoch: 0x0102,
         renewals: 0x0304,
         lease_millis: 5000,
-        is_released: true,
+        state: HeadState::Released,
         address: "10.0.0.1:0/7".to_owned(),
         owner: "head".to_owned(),
     };
@@ -51,7 +51,7 @@ fn the_record_of_a_head_is_as_the_page_says() {
             ("epoch", 0x0102_u64.to_le_bytes().to_vec()),
             ("renewals", 0x0304_u64.to_le_bytes().to_vec()),
             ("lease", 5000_u32.to_le_bytes().to_vec()),
-            ("released", 1_u32.to_le_bytes().to_vec()),
+            ("state", 1_u32.to_le_bytes().to_vec()),
             ("address", padded("10.0.0.1:0/7", 64)),
             ("owner", padded("head", 128)),
             ("checksum", page.checksum(&bytes, 0).to_le_bytes().to_vec()),

@@ -245,6 +245,84 @@ fn a_standby_without_the_directory_of_the_head_takes_over_with_all_that_was_sync
     second.succeeds("fsck", &[]);
 }
 
+#[test]
+fn a_failover_moves_a_volume_with_what_was_not_synced_to_the_standby_that_was_named() {
+    let Some(cluster) = Cluster::of_test("failover") else { return };
+    let [first, second, third] = [0; 3].map(|_| Machine::of(&cluster));
+    first.mkfs(&cluster, &[]);
+    [&second, &third].into_iter().for_each(|other| copy_key(&cluster, &first, other));
+    first.mount();
+    let told = first.refused("failover", &[]);
+    assert!(told.contains("nobody waits for") && is_mounted(&first), "{told}");
+    let wait = |machine: &Machine| {
+        Reaped(machine.command(&["mount", "-f", "--standby", &machine.name]).arg(machine.dir()).spawn().unwrap())
+    };
+    let (mut second_waits, mut third_waits) = (wait(&second), wait(&third));
+    let state = |machine: &Machine| machine.state(&cluster).to_str().unwrap().to_owned();
+    eventually("both standbys are known", || {
+        let told = first.on_volume("failover", &["--dry-run"]).stdout;
+        let told = String::from_utf8_lossy(&told);
+        told.contains(&state(&second)) && told.contains(&state(&third))
+    });
+    let told = second.refused("failover", &[]);
+    assert!(told.contains("run the command where it is") && told.contains(&state(&first)), "{told}");
+    let told = first.refused("failover", &["--to", "nowhere"]);
+    assert!(told.contains("nowhere does not wait for"), "{told}");
+    let heir = format!("{}:{}", machine_name(&first), state(&third));
+    let open = File::create(first.dir().join("open")).unwrap();
+    let told = first.refused("failover", &["--to", &heir]);
+    assert!(told.contains("in use") && told.contains("nothing has changed") && is_mounted(&first), "{told}");
+    drop(open);
+    fs::write(first.dir().join("file"), bytes(1, MIB as usize)).unwrap();
+    let told = first.succeeds("failover", &["--to", &heir]);
+    assert!(told.contains(&format!("goes to {heir}")) && told.contains("has mounted it"), "{told}");
+    assert!(!is_mounted(&first) && !is_mounted(&second) && is_mounted(&third));
+    assert_content(&third.dir().join("file"), 1, MIB);
+    let cluster_of = |machine: &Machine| -> serde_json::Value {
+        serde_json::from_str::<serde_json::Value>(&machine.succeeds("stats", &["--json"])).unwrap()["cluster"].clone()
+    };
+    assert_eq!(cluster_of(&third)["has_taken_over"], false, "nobody was fenced");
+    let told = third.succeeds("failover", &["--dry-run"]);
+    assert!(told.contains(&state(&second)), "{told}");
+    third.succeeds("failover", &[]);
+    assert!(third_waits.0.wait().unwrap().success() && is_mounted(&second));
+    assert_content(&second.dir().join("file"), 1, MIB);
+    second.umount();
+    assert!(second_waits.0.wait().unwrap().success());
+    second.succeeds("fsck", &[]);
+}
+
+#[test]
+fn a_volume_whose_heir_died_is_taken_by_another_after_the_length_of_a_lease() {
+    let Some(cluster) = Cluster::of_test("heirless") else { return };
+    let (first, second) = (Machine::of(&cluster), Machine::of(&cluster));
+    first.mkfs(&cluster, &[]);
+    copy_key(&cluster, &first, &second);
+    first.mount();
+    let waiting = second.command(&["mount", "-f", "--standby", &second.name]).arg(second.dir()).spawn().unwrap();
+    let mut waiting = Reaped(waiting);
+    eventually("the standby is known", || first.on_volume("failover", &["--dry-run"]).status.success());
+    // It stands still, so it takes nothing, and is listed for a while yet.
+    // SAFETY: plain numbers; the child is not reaped before it has ended.
+    unsafe { libc::kill(waiting.0.id() as i32, libc::SIGSTOP) };
+    fs::write(first.dir().join("file"), bytes(1, MIB as usize)).unwrap();
+    let told = first.refused("failover", &["--wait", "0"]);
+    assert!(told.contains("unmounted here with everything written") && told.contains("mount it here again"), "{told}");
+    waiting.0.kill().unwrap();
+    // Waits for the time of the heir.
+    first.mount();
+    assert_content(&first.dir().join("file"), 1, MIB);
+    first.umount();
+    first.succeeds("fsck", &[]);
+}
+
+/// This machine, as locks name it.
+fn machine_name(head: &Machine) -> String {
+    let stats: serde_json::Value = serde_json::from_str(&head.succeeds("stats", &["--json"])).unwrap();
+    let holder = stats["cluster"]["holder"].as_str().expect("a text").to_owned();
+    holder.split_once(':').expect("a machine and a directory").0.to_owned()
+}
+
 /// A process that ends with the test.
 struct Reaped(std::process::Child);
 

@@ -38,6 +38,10 @@ Example, as root:
 In /etc/fstab:
   /srv/volume  /mnt  oncefs  noatime,nofail  0  0
 
+A volume in a cluster, rados://POOL/NAME, on a machine that has never seen it:
+  oncefs fsck 'rados://data/home?id=oncefs' --key-file /media/home.key
+Every command takes --key-file with such a name; without it the key is in /etc/oncefs/keys.
+
 See 'oncefs COMMAND --help' for more. Sizes carry a unit, a power of 1024: 512M, 3.5G, 10GiB.";
 
 /// What to do.

@@ -2,7 +2,7 @@
 //! directory, which takes the place of the name before a command looks at it. A machine that has never seen the volume
 //! makes that directory first.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use oncefs_engine::{ClusterName, Error as EngineError, Localized, ObjectAccess, Store};
@@ -18,6 +18,9 @@ const STATES: &str = "/var/lib/oncefs/rados";
 const STATES_VARIABLE: &str = "ONCEFS_STATE";
 /// Options whose value is an address and not a volume.
 const OF_ADDRESSES: [&str; 2] = ["--data", "-d"];
+
+/// The option that names the key of a volume's secret, for all commands. mkfs and mount know it themselves.
+const KEY_FILE: &str = "--key-file";
 
 /// Commands that open a volume in their own process or start its daemon, and the helpers that do.
 const OPENING: [&str; 3] = ["mount", "fsck", "grow"];
@@ -42,17 +45,39 @@ pub fn directory_of(volume: &Path) -> Outcome<Option<PathBuf>> {
 ///
 /// A name has another form, or its volume has no directory here and none can be made.
 pub fn resolve(arguments: Vec<OsString>) -> Outcome<Vec<OsString>> {
-    let (key_file, opens) = (named_key_file(&arguments), opens(&arguments));
+    let (key_file, opens, is_mount) = (named_key_file(&arguments), opens(&arguments), is_mount(&arguments));
     let mut resolved: Vec<OsString> = Vec::with_capacity(arguments.len());
+    let mut has_name = false;
     for argument in arguments {
         let is_address = resolved.last().is_some_and(|last| OF_ADDRESSES.iter().any(|option| last == option));
         let directory = if is_address { None } else { directory_of(Path::new(&argument))? };
         if let Some(directory) = directory.as_ref().filter(|directory| opens || !directory.exists()) {
             localize(directory, &argument, key_file.as_deref())?;
         }
+        has_name |= directory.is_some();
         resolved.push(directory.map_or(argument, PathBuf::into_os_string));
     }
-    Ok(resolved)
+    Ok(if has_name && !is_mount { without_key_file(resolved) } else { resolved })
+}
+
+/// The arguments without `--key-file FILE`, which has done its work. A command that is given no name of a volume in a
+/// cluster refuses it as unknown.
+fn without_key_file(arguments: Vec<OsString>) -> Vec<OsString> {
+    let mut is_file = false;
+    let mut is_other = |word: &OsString| {
+        let is_its_file = std::mem::replace(&mut is_file, word == KEY_FILE);
+        let is_joined =
+            word.to_str().is_some_and(|word| word.strip_prefix(KEY_FILE).is_some_and(|rest| rest.starts_with('=')));
+        !is_its_file && word != KEY_FILE && !is_joined
+    };
+    arguments.into_iter().filter(|word| is_other(word)).collect()
+}
+
+/// Whether a command line mounts. The mount uses the key once more, when it puts the superblock of an early volume into
+/// the cluster.
+fn is_mount(arguments: &[OsString]) -> bool {
+    let called_as = arguments.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    called_as.is_some_and(|name| name.starts_with("mount.")) || arguments.get(1).is_some_and(|word| word == "mount")
 }
 
 /// Whether a command opens volumes itself, so that a directory that is there has to agree with the cluster first.
@@ -67,13 +92,13 @@ fn opens(arguments: &[OsString]) -> bool {
 fn named_key_file(arguments: &[OsString]) -> Option<PathBuf> {
     let words: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     let after = |option: &str| words.iter().position(|word| *word == option).and_then(|at| words.get(at + 1).copied());
-    let joined = || words.iter().find_map(|word| word.strip_prefix("--key-file="));
+    let joined = || words.iter().find_map(|word| word.strip_prefix(KEY_FILE)?.strip_prefix('='));
     let in_list = || {
         let lists = words.windows(2).filter(|pair| pair[0] == "-o").map(|pair| pair[1]);
         let lists = lists.chain(words.iter().filter_map(|word| word.strip_prefix("-o")));
         lists.flat_map(|list| list.split(',')).find_map(|option| option.strip_prefix("key_file="))
     };
-    after("--key-file").or_else(joined).or_else(in_list).map(PathBuf::from)
+    after(KEY_FILE).or_else(joined).or_else(in_list).map(PathBuf::from)
 }
 
 /// Makes a directory agree with its cluster, unless a daemon has the volume open. A cluster that cannot be reached is no
@@ -143,6 +168,24 @@ mod tests {
         assert_eq!(named(&["mount.oncefs", "rados://a/b", "/mnt", "-o", "rw,key_file=/media/key"]), key());
         assert_eq!(named(&["oncefs", "mount", "-oro,key_file=/media/key", "rados://a/b", "/mnt"]), key());
         assert_eq!(named(&["oncefs", "mount", "rados://a/b", "/mnt", "-o", "ro", "--key-file"]), None);
+    }
+
+    #[test]
+    fn a_key_file_is_taken_off_commands_on_a_name_except_mount() {
+        let states = tempfile::tempdir().unwrap();
+        let left = |words: &[&str]| {
+            let words = words.iter().map(OsString::from).collect();
+            without_key_file(words).into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(left(&["oncefs", "fsck", "/v", "--key-file", "/k", "-y"]), "oncefs fsck /v -y");
+        assert_eq!(left(&["oncefs", "--key-file=/k", "grow", "/v", "2G"]), "oncefs grow /v 2G");
+        assert_eq!(left(&["oncefs", "stats", "--key-files", "/v", "--key-file"]), "oncefs stats --key-files /v");
+        let local = states.path().to_str().unwrap();
+        let kept = ["oncefs", "fsck", local, "--key-file", "/k"];
+        assert_eq!(resolved(&kept).unwrap(), kept.map(OsString::from), "it is for names in a cluster");
+        let is_mount = |words: &[&str]| is_mount(&words.iter().map(OsString::from).collect::<Vec<_>>());
+        assert!(is_mount(&["oncefs", "mount", "rados://a/b"]) && is_mount(&["/sbin/mount.fuse.oncefs", "rados://a/b"]));
+        assert!(!is_mount(&["oncefs", "umount", "mount"]));
     }
 
     #[test]

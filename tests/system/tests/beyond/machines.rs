@@ -112,6 +112,10 @@ fn a_machine_that_has_never_seen_a_volume_opens_it_with_a_copy_of_the_key() {
     assert_content(&second.dir().join("file"), 1, MIB);
     second.umount();
     fs::remove_dir_all(second.state(&cluster)).unwrap();
+    second.succeeds("fsck", &["--key-file", key.to_str().unwrap()]);
+    fs::remove_dir_all(second.state(&cluster)).unwrap();
+    let told = second.refused("failover", &["--key-file", key.to_str().unwrap()]);
+    assert!(told.contains("is not mounted") && second.state(&cluster).exists(), "{told}");
     copy_key(&cluster, &first, &second);
     second.succeeds("fsck", &[]);
     fs::remove_dir_all(second.state(&cluster)).unwrap();

@@ -6,9 +6,9 @@ use std::time::Duration;
 /// Requests that waited for long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// How many waited for longer than a second.
+    /// How many had no answer for longer than a second after they were sent.
     pub count: u64,
-    /// The longest of all waits that have ended, also of shorter ones.
+    /// The longest time to an answer, also of shorter ones.
     pub longest: Duration,
 }
 

@@ -141,9 +141,37 @@ pub fn find_process(program: &std::path::Path, argument: &std::path::Path) -> Re
     Ok(None)
 }
 
+/// Waits until a process has ended and let go of its files. One that nobody has reaped yet has.
+pub fn wait_for_end(process: u32) -> Result<()> {
+    while !has_ended(process) {
+        crate::signal::check()?;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+fn has_ended(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The state follows the name, which may have brackets.
+    let is_over = status.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']));
+    // Other threads may hold the files for longer.
+    let threads = fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
+    is_over && threads <= 1
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_killed_process_has_ended_before_it_is_reaped() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        assert!(!has_ended(child.id()));
+        child.kill().unwrap();
+        wait_for_end(child.id()).unwrap();
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
+    }
 
     #[test]
     fn the_machine_s_cpu_time_leaves_out_idle_and_waiting() {

@@ -91,13 +91,14 @@ impl<'a> Mounted<'a> {
         self.mount()
     }
 
-    /// Kills the daemon.
+    /// Kills the daemon, and waits for its end, so that the volume's lock is free.
     pub fn kill(&mut self) -> Result<()> {
         let daemon = machine::find_process(&self.bench.oncefs, &self.root())?;
         let daemon = daemon.ok_or_else(|| Failure::new("the daemon of the mount is not running"))?;
         run(Command::new("kill").arg("-KILL").arg(daemon.to_string()))?;
         self.is_mounted = false;
-        run(Command::new("umount").arg("--lazy").arg(self.root())).map(drop)
+        run(Command::new("umount").arg("--lazy").arg(self.root()))?;
+        machine::wait_for_end(daemon)
     }
 
     /// The figures of `oncefs stats`.

@@ -53,8 +53,8 @@ fn directory_turns(root: &Path, directory: &Path, levels: usize) -> bool {
     if !below.is_empty() {
         return below.iter().any(|device| directory_turns(root, device, levels));
     }
-    let name = format!("{} {}", text("device/vendor"), text("device/model"));
-    DeviceClaim { is_rotational: text("queue/rotational") == "1", name }.turns()
+    let (vendor, model) = (text("device/vendor"), text("device/model"));
+    DeviceClaim { is_rotational: text("queue/rotational") == "1", vendor, model }.turns()
 }
 
 #[cfg(test)]
@@ -84,6 +84,7 @@ mod tests {
         /// A disk with the one partition that this number names.
         fn disk(&self, name: &str, partition: &str, is_rotational: bool, model: &str) {
             self.write(&format!("sys/devices/{name}/queue/rotational"), if is_rotational { "1" } else { "0" });
+            self.write(&format!("sys/devices/{name}/device/vendor"), "0x1af4");
             self.write(&format!("sys/devices/{name}/device/model"), model);
             self.write(&format!("sys/devices/{name}/{name}1/partition"), "1");
             let directory = self.0.path().join(format!("sys/devices/{name}/{name}1"));

@@ -14,6 +14,7 @@ use crate::hints::store::Hints;
 use crate::known_damage::notices::Damage;
 use crate::kv::Kv;
 use crate::pace::portion_size::portion_size;
+use crate::pace::stopwatch::Stopwatch;
 use crate::pace::system_load::SystemLoad;
 use crate::pace::worker_state::Worker;
 use crate::policy::device_reads::DeviceReads;
@@ -149,6 +150,8 @@ pub struct Parts {
     pub system_load: SystemLoad,
     /// The device with the data says that it turns, and is believed.
     pub turns: bool,
+    /// Times the requests to the device.
+    pub stopwatch: Stopwatch,
     /// No change is possible.
     pub is_read_only: bool,
 }
@@ -171,13 +174,13 @@ impl BaseParts {
             staging: Arc::new(parts.staging),
             read_cache: Arc::new(ReadCache::new(parts.read_cache_bytes.0, parts.read_cache_bytes.1)),
             hints: Arc::new(Hints::new(&settings, parts.disk_hints)),
-            inline: Arc::new(InlineDedup::new(&settings)),
+            inline: Arc::new(InlineDedup::new(&settings, parts.stopwatch.clone())),
             backlog: Arc::new(Backlog::new(&settings, parts.skipped_file)),
             worker: Arc::new(Worker::new(&settings, parts.system_load, portion_size())),
             policy: Arc::new(PolicyFacts::new(
                 parts.policy_bytes_max,
                 parts.read_pattern_bytes_max,
-                DeviceReads::new(PieceCost::expected(parts.turns)),
+                DeviceReads::new(PieceCost::expected(parts.turns), parts.stopwatch),
             )),
             damage: Arc::new(Damage::new(&settings)),
             tuning: Arc::new(Tuning::new(settings)),

@@ -96,7 +96,7 @@ impl Setup {
 
     /// Opens only the store of a tape, because its names may be damaged.
     pub fn open_store(&self, tape: &Arc<Tape>, committer: Option<Committer>) -> oncefs_engine::Result<Arc<Store>> {
-        let driver = TestHooks { committer, gated_leaves_max: Some(self.gated_leaves_max) };
+        let driver = TestHooks { committer, gated_leaves_max: Some(self.gated_leaves_max), ..TestHooks::default() };
         Store::open_driven(backend(tape, self.places())?, &self.options(), driver)
     }
 

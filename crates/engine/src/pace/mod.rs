@@ -4,5 +4,6 @@ pub mod load;
 pub mod local_time;
 pub mod pass;
 pub mod portion_size;
+pub mod stopwatch;
 pub mod system_load;
 pub mod worker_state;

@@ -3,9 +3,11 @@
 //! Owns the sizes of requests that serve files, and the estimate of a piece's cost, which learns from all requests.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use oncefs_dedup::{PieceCost, PieceCostEstimate, ReadTime};
 
+use crate::pace::stopwatch::Stopwatch;
 use crate::stats::counters::{Count, DeviceReport, LiveSizes};
 use crate::stats::request_timer::RequestTimer;
 use crate::sync::{AtomicBool, LockRank, Mutex};
@@ -24,6 +26,9 @@ pub struct DeviceReads {
     saved: Count,
     /// Whether the device was probed since the mount.
     is_probed: AtomicBool,
+    /// Whether the CPUs were busy when they were last looked at.
+    is_machine_busy: AtomicBool,
+    stopwatch: Stopwatch,
 }
 
 /// How the estimate changed.
@@ -36,8 +41,8 @@ pub enum Change {
 }
 
 impl DeviceReads {
-    /// No reads yet. Until they are measured, a piece costs as `expected`.
-    pub fn new(expected: PieceCost) -> Self {
+    /// No reads yet, which the stopwatch will time. Until they are measured, a piece costs as `expected`.
+    pub fn new(expected: PieceCost, stopwatch: Stopwatch) -> Self {
         Self {
             sizes: LiveSizes::default(),
             under_way: Count::new(0),
@@ -45,6 +50,8 @@ impl DeviceReads {
             piece_blocks: Count::new(expected.blocks().to_bits()),
             saved: Count::new(0),
             is_probed: AtomicBool::new(false),
+            is_machine_busy: AtomicBool::new(false),
+            stopwatch,
         }
     }
 
@@ -75,6 +82,22 @@ impl DeviceReads {
         self.is_probed.store(true, Relaxed);
     }
 
+    /// Notes whether the CPUs are busy. Reads teach nothing then: while a request with many pieces waits for a CPU, the
+    /// time would count as that of its pieces.
+    pub fn note_machine(&self, is_busy: bool) {
+        self.is_machine_busy.store(is_busy, Relaxed);
+    }
+
+    /// Whether the CPUs are busy, so that reads teach nothing.
+    pub fn is_machine_busy(&self) -> bool {
+        self.is_machine_busy.load(Relaxed)
+    }
+
+    /// The time by the stopwatch of the reads.
+    pub fn now(&self) -> Duration {
+        self.stopwatch.now()
+    }
+
     /// Whether the volume's record has this cost.
     pub fn is_saved(&self, cost: PieceCost) -> bool {
         self.saved.load(Relaxed) == cost.blocks().to_bits()
@@ -94,16 +117,17 @@ impl DeviceReads {
     /// Requests begin that are made in parallel. Every call is timed. That costs a thousandth of the fastest device's
     /// request, and only this way the rare long delays are seen.
     pub fn begin(&self) -> RequestTimer<'_> {
-        RequestTimer::begin(&self.under_way)
+        RequestTimer::begin(&self.under_way, self.now())
     }
 
-    /// Requests ended, each for this many blocks in one piece. Learns from their time if all succeeded.
+    /// Requests ended, each for this many blocks in one piece. Learns from their time if all succeeded and the
+    /// CPUs are not busy.
     ///
     /// `pages` is the number of requests for pages of the block table that were made in parallel. To a device these are
     /// pieces of one block. Beside a single piece they finish first.
     pub fn end(&self, timer: RequestTimer<'_>, blocks: &[u64], pages: usize, have_succeeded: bool) -> Option<Change> {
-        let (time, at_once) = timer.end();
-        if blocks.is_empty() || !have_succeeded {
+        let (time, at_once) = timer.end(self.now());
+        if blocks.is_empty() || !have_succeeded || self.is_machine_busy() {
             return None;
         }
         let pages = if blocks.len() > 1 { pages as u64 } else { 0 };
@@ -138,8 +162,6 @@ impl DeviceReads {
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// Many requests in one piece, with 8 microseconds per block, and many with 64 pieces.
@@ -154,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_a_piece_costs_is_expected_then_measured_and_its_changes_are_told() {
-        let reads = DeviceReads::new(PieceCost::EXPECTED);
+        let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         assert_eq!((reads.piece_cost(), reads.report().piece_is_measured), (PieceCost::EXPECTED, false));
         assert_eq!(learned(&reads, Duration::from_micros(400)), [Change::Rose]);
         assert!((reads.piece_cost().blocks() - 40.0).abs() < 0.5 && reads.report().piece_is_measured);
@@ -164,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_an_earlier_mount_measured_holds_until_it_clearly_changes() {
-        let reads = DeviceReads::new(PieceCost::EXPECTED);
+        let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         reads.start_from(PieceCost::of_blocks(6.5));
         assert!(reads.is_measured() && reads.piece_cost().blocks() == 6.5);
         assert_eq!(learned(&reads, Duration::from_micros(60)), []);
@@ -173,15 +195,27 @@ mod tests {
 
     #[test]
     fn a_request_that_failed_teaches_nothing() {
-        let reads = DeviceReads::new(PieceCost::EXPECTED);
+        let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
         assert_eq!(reads.end(reads.begin(), &[1; 16], 0, false), None);
         assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
     }
 
     #[test]
+    fn reads_teach_nothing_while_the_cpus_are_busy() {
+        let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
+        let before = reads.estimate.lock().clone();
+        reads.note_machine(true);
+        assert_eq!(reads.end(reads.begin(), &[1; 16], 0, true), None);
+        assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
+        reads.note_machine(false);
+        reads.end(reads.begin(), &[1; 16], 0, true);
+        assert_ne!(*reads.estimate.lock(), before);
+    }
+
+    #[test]
     fn requests_made_at_once_are_one_read_of_as_many_pieces() {
-        let reads = DeviceReads::new(PieceCost::EXPECTED);
+        let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
         reads.end(reads.begin(), &[1, 200], 0, true);
         assert_eq!(*reads.estimate.lock(), before, "two pieces of such lengths say nothing of either");
@@ -191,7 +225,7 @@ mod tests {
 
     #[test]
     fn pages_read_beside_several_pieces_are_pieces_and_beside_a_single_one_they_are_not() {
-        let reads = DeviceReads::new(PieceCost::EXPECTED);
+        let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
         reads.end(reads.begin(), &[1; 5], 2, true);
         assert_eq!(*reads.estimate.lock(), before, "seven pieces are too few to teach");

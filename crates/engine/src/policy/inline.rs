@@ -16,6 +16,7 @@ use oncefs_dedup::{
     Succession, WritePace,
 };
 
+use crate::pace::stopwatch::Stopwatch;
 use crate::settings::values::{FingerprintMode, Inline, Settings};
 use crate::stats::counters::Count;
 use crate::stats::request_timer::RequestTimer;
@@ -38,11 +39,12 @@ pub struct InlineDedup {
     compression: Mutex<CompressionPace>,
     /// Requests that are compressed at this moment.
     compressing: Count,
+    stopwatch: Stopwatch,
 }
 
 impl InlineDedup {
     /// Controllers set by the settings, and no open runs.
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &Settings, stopwatch: Stopwatch) -> Self {
         Self {
             admission: Mutex::new(LockRank::Part, Admission::new(settings.rule)),
             fingerprinting: Mutex::new(LockRank::Part, fingerprinting(settings.fingerprints)),
@@ -51,6 +53,7 @@ impl InlineDedup {
             device_writes: Count::new(0),
             compression: Mutex::new(LockRank::Leaf, CompressionPace::default()),
             compressing: Count::new(0),
+            stopwatch,
         }
     }
 
@@ -94,13 +97,13 @@ impl InlineDedup {
 
     /// A write to the device begins.
     pub fn begin_device_write(&self) -> RequestTimer<'_> {
-        RequestTimer::begin(&self.device_writes)
+        RequestTimer::begin(&self.device_writes, self.stopwatch.now())
     }
 
     /// A write of this many blocks ended. Learns from its time: if several requests write at once, each counts for its
     /// part of the time.
     pub fn end_device_write(&self, timer: RequestTimer<'_>, blocks: u64) {
-        let (time, at_once) = timer.end();
+        let (time, at_once) = timer.end(self.stopwatch.now());
         self.fingerprinting.lock().observe_device(blocks, time / at_once);
         self.compression.lock().observe_device(blocks, time / at_once);
     }
@@ -113,13 +116,13 @@ impl InlineDedup {
 
     /// Blocks of a request are compressed from now on.
     pub fn begin_compression(&self) -> RequestTimer<'_> {
-        RequestTimer::begin(&self.compressing)
+        RequestTimer::begin(&self.compressing, self.stopwatch.now())
     }
 
     /// So many blocks were compressed, so that `saved` need not be written. Learns from the time, as from that of the
     /// device.
     pub fn end_compression(&self, timer: RequestTimer<'_>, blocks: u64, saved: u64) {
-        let (time, at_once) = timer.end();
+        let (time, at_once) = timer.end(self.stopwatch.now());
         self.compression.lock().observe_compressed(blocks, saved, time / at_once);
     }
 
@@ -279,14 +282,14 @@ mod tests {
 
     #[test]
     fn requests_that_are_not_admitted_are_fingerprinted_on_a_slow_device_unless_the_rate_is_bounded() {
-        let inline = InlineDedup::new(&Settings::of(Profile::Edge, 16 << 20));
+        let inline = InlineDedup::new(&Settings::of(Profile::Edge, 16 << 20), Stopwatch::default());
         assert!(!inline.fingerprints_unadmitted(Inline::Adaptive), "nothing is known of the device");
         inline.fingerprinting.lock().observe_device(1, Duration::from_micros(41));
         let asked = [Inline::Adaptive, Inline::All, Inline::Off].map(|mode| inline.fingerprints_unadmitted(mode));
         assert_eq!(asked, [true, false, false], "only the adaptive rate leaves requests out");
         inline.set_limit(0.5);
         assert!(!inline.fingerprints_unadmitted(Inline::Adaptive), "a battery or load is why");
-        let paper = InlineDedup::new(&Settings::of(Profile::Smartdedup, 64 << 20));
+        let paper = InlineDedup::new(&Settings::of(Profile::Smartdedup, 64 << 20), Stopwatch::default());
         paper.fingerprinting.lock().observe_device(1, Duration::from_micros(41));
         assert!(!paper.fingerprints_unadmitted(Inline::Adaptive), "the paper's share is of requests fingerprinted");
     }

@@ -7,6 +7,7 @@ use crate::device::Device;
 use crate::kv::Kv;
 use crate::objects::held_lease::HeldLease;
 use crate::pace::load::DeviceLoad;
+use crate::pace::stopwatch::Stopwatch;
 use crate::signals::requests::Committer;
 use crate::space::ballast::Ballast;
 use crate::space::host::Host;
@@ -72,6 +73,8 @@ pub struct TestHooks {
     pub committer: Option<Committer>,
     /// A change of a range of more leaves goes into several groups. None: follows from the log's size.
     pub gated_leaves_max: Option<u64>,
+    /// Times the requests to the device.
+    pub stopwatch: Stopwatch,
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -98,6 +98,7 @@ pub fn recover(backend: Backend, options: &OpenOptions, settings: Settings, driv
         skipped_file,
         system_load: SystemLoad::new(&options.machine, backend.device_load),
         turns: backend.turns,
+        stopwatch: driver.stopwatch,
         is_read_only: options.read_only,
     });
     volume.metadata.restore_fragment_totals()?;

@@ -6,7 +6,7 @@
 //!
 //! Crash: the number is advice. If its record was not committed, the next mount probes again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use oncefs_toolbox::Random;
 
@@ -78,23 +78,24 @@ impl DeviceProbe {
             return Ok(true);
         }
         let mut buffer = self.data_reader.take_buffer(LARGE_BLOCKS as usize * BLOCK_BYTES);
-        let began = Instant::now();
-        for first in large.iter().cycle().take_while(|_| began.elapsed() < TIME) {
+        let now = || self.policy.device_reads().now();
+        let began = now();
+        for first in large.iter().cycle().take_while(|_| now() - began < TIME) {
             if self.foreground.calls() {
                 return Ok(false);
             }
             self.data_reader.read_device(*first, &mut buffer)?;
         }
-        let (began, mut pieces) = (Instant::now(), PIECES_FIRST);
-        while began.elapsed() < TIME {
+        let (began, mut pieces) = (now(), PIECES_FIRST);
+        while now() - began < TIME {
             if self.foreground.calls() {
                 return Ok(false);
             }
             let from = random.below((apart.len() - pieces + 1) as u64) as usize;
-            let round = Instant::now();
+            let round = now();
             let mut blocks = self.data_reader.take_buffer(pieces * BLOCK_BYTES);
             self.data_reader.read_blocks_apart(&apart[from..from + pieces], &mut blocks)?;
-            let took = round.elapsed();
+            let took = now() - round;
             pieces = if took < ROUND { (2 * pieces).min(apart.len()) } else { pieces };
         }
         Ok(true)
@@ -150,15 +151,62 @@ impl DeviceProbe {
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
+    use std::io;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
     use std::sync::atomic::Ordering::Relaxed;
 
     use oncefs_dedup::PieceCost;
 
     use super::*;
+    use crate::device::{Device, Io, MemoryDevice};
+    use crate::pace::stopwatch::Stopwatch;
     use crate::settings::values::Settings;
     use crate::tests::fixture::{Devices, one_level, unique};
     use crate::volume::assembly::Volume;
-    use crate::{Blocks, MapId};
+    use crate::volume::backend::{Backend, TestHooks};
+    use crate::volume::open::recover;
+    use crate::{Blocks, MapId, OpenOptions};
+
+    /// A device that takes 100 us for each request and 8 us for each block, by a stopwatch that only it moves.
+    struct Timed(Arc<MemoryDevice>, Arc<AtomicU64>);
+
+    impl Device for Timed {
+        fn submit(&self, ios: &mut [Io<'_>]) {
+            let micros: u64 = ios.iter().map(|io| 100 + 8 * (io.len() / BLOCK_BYTES) as u64).sum();
+            self.1.fetch_add(micros, Relaxed);
+            self.0.submit(ios);
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            self.0.flush()
+        }
+
+        fn punch(&self, at: u64, len: u64) -> io::Result<()> {
+            self.0.punch(at, len)
+        }
+
+        fn next_data(&self, at: u64) -> io::Result<Option<u64>> {
+            self.0.next_data(at)
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn grow(&self, len: u64) -> io::Result<()> {
+            self.0.grow(len)
+        }
+    }
+
+    fn timed(devices: &Devices) -> Volume {
+        let micros = Arc::new(AtomicU64::new(0));
+        let data = Arc::new(Timed(devices.data.clone(), micros.clone()));
+        let stopwatch = Stopwatch::new(move || Duration::from_micros(micros.load(Relaxed)));
+        let hooks = TestHooks { stopwatch, ..TestHooks::default() };
+        let backend = Backend { data, ..devices.backend() };
+        recover(backend, &OpenOptions::new(2 << 20), devices.settings.clone(), hooks).unwrap()
+    }
 
     fn devices() -> Devices {
         Devices::new(Blocks(40_000), Settings { slowdown: Some(oncefs_dedup::Slowdown(100)), ..one_level() })
@@ -174,7 +222,7 @@ mod tests {
     #[test]
     fn a_volume_with_enough_data_is_probed_once_a_mount_and_keeps_the_number() {
         let devices = devices();
-        let volume = devices.open();
+        let volume = timed(&devices);
         fill(&volume, 4_096);
         assert!(!volume.device_probe.probe_if_due(), "there is too little data");
         fill(&volume, 20_480);
@@ -183,6 +231,7 @@ mod tests {
         volume.device_probe.save_piece_cost().unwrap();
         volume.commits.commit().unwrap();
         let cost = volume.base.policy.device_reads().piece_cost();
+        assert!((cost.blocks() - 10.0).abs() < 0.5, "100 us beside 8 us, and 2 us for a reader: {cost:?}");
         let volume = devices.after_power_cut_of_all().open();
         assert_eq!(
             (volume.base.policy.device_reads().piece_cost(), volume.base.policy.device_reads().is_measured()),

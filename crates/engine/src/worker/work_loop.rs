@@ -28,8 +28,8 @@ use crate::{Blocks, Error, Result};
 
 /// If more than one block in this many hints was freed since the last round, the disk level is swept at once.
 const STALE_SHARE_MAX: u64 = 8;
-/// The device is not probed while the CPUs are busier than this.
-const PROBE_CPU_BUSY_MAX: f64 = 0.5;
+/// Reads say nothing of the device while the CPUs are busier than this.
+const MEASURE_CPU_BUSY_MAX: f64 = 0.5;
 /// Pages swept per turn in that case.
 const SWEEP_PAGES: usize = 16;
 /// The longest sleep between turns.
@@ -40,7 +40,7 @@ const SLEEP_AFTER_FAILURE: Duration = Duration::from_secs(5);
 part! {
     /// Gives each kind of out-of-line work its turn.
     pub struct WorkLoop {
-        base: foreground, hints, worker, tuning, backlog, inline, signals, stats, damage;
+        base: foreground, hints, worker, policy, tuning, backlog, inline, signals, stats, damage;
         hint_levels: HintLevels, file_policies: FilePolicies, backlog_notes: BacklogNotes, repairs: Repairs,
         scrubber: Scrubber, device_probe: DeviceProbe, file_ranker: FileRanker, block_compressor: BlockCompressor,
         fragment_finder: FragmentFinder,
@@ -52,7 +52,7 @@ impl WorkLoop {
     /// One turn of the worker. Returns how long it may sleep before the next.
     pub fn work(&self) -> Duration {
         self.hint_levels.merge_waiting_hints();
-        self.observe_machine();
+        self.observe_machine(self.foreground.now());
         self.checkpoint_backlog_when_due();
         if let Err(error) = self.device_probe.save_piece_cost() {
             log::debug!("cannot keep what scattered reads cost: {error}");
@@ -93,7 +93,7 @@ impl WorkLoop {
 
     fn look_at_some(&self, blocks_max: u64) -> Duration {
         // A busy machine would measure its own load.
-        if self.conditions().cpu_busy < PROBE_CPU_BUSY_MAX && self.device_probe.probe_if_due() {
+        if !self.is_machine_busy() && self.device_probe.probe_if_due() {
             return Duration::ZERO;
         }
         self.worker.note_doing("working");
@@ -179,12 +179,18 @@ impl WorkLoop {
         self.worker.conditions(self.foreground.now(), self.foreground.last(), energy_rule)
     }
 
-    /// Reads load and supply, at most once a second, and sets the bound of in-line work accordingly.
-    fn observe_machine(&self) {
+    /// Reads load and supply, at most once a second. Sets the bound of in-line work accordingly, and whether reads say
+    /// something of the device.
+    fn observe_machine(&self, now: Duration) {
         let settings = self.tuning.settings();
-        if let Some(limit) = self.worker.observe_machine(self.foreground.now(), &settings) {
+        if let Some(limit) = self.worker.observe_machine(now, &settings) {
             self.inline.set_limit(limit);
+            self.policy.device_reads().note_machine(self.is_machine_busy());
         }
+    }
+
+    fn is_machine_busy(&self) -> bool {
+        self.conditions().cpu_busy >= MEASURE_CPU_BUSY_MAX
     }
 
     fn checkpoint_backlog_when_due(&self) {
@@ -297,5 +303,37 @@ fn supply_text(supply: Supply) -> String {
     match supply {
         Supply::Mains => "mains".to_owned(),
         Supply::Battery { percent } => format!("battery {percent} %"),
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "schedules"))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::tests::fixture::{Devices, one_level};
+    use crate::volume::backend::TestHooks;
+    use crate::volume::open::recover;
+    use crate::{Blocks, OpenOptions};
+
+    #[test]
+    fn reads_say_nothing_of_the_device_while_the_cpus_are_more_than_half_busy() {
+        let machine = tempfile::tempdir().unwrap();
+        fs::create_dir(machine.path().join("proc")).unwrap();
+        let work = |busy: u64, idle: u64| {
+            fs::write(machine.path().join("proc/stat"), format!("cpu  {busy} 0 0 {idle} 0\n")).unwrap();
+        };
+        let devices = Devices::new(Blocks(4_096), one_level());
+        let options = OpenOptions { machine: machine.path().to_owned(), ..OpenOptions::new(2 << 20) };
+        let volume = recover(devices.backend(), &options, devices.settings.clone(), TestHooks::default()).unwrap();
+        let device_reads = volume.base.policy.device_reads();
+        let (mut busy, mut idle) = (0, 0);
+        for (second, percent) in [0, 40, 60, 100, 10].into_iter().enumerate() {
+            (busy, idle) = (busy + percent, idle + 100 - percent);
+            work(busy, idle);
+            volume.work_loop.observe_machine(Duration::from_secs(2 * second as u64));
+            assert_eq!(device_reads.is_machine_busy(), percent >= 50, "{percent} %");
+        }
     }
 }

@@ -114,7 +114,7 @@ impl Converter {
     }
 
     /// Lets a pass remember fewer shared fragments.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn remember_at_most(&self, fragments: usize) {
         self.moved.lock().most = fragments;
     }

@@ -106,7 +106,7 @@ impl OmapKv {
     }
 
     /// The number of the next new object.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     fn index_next(&self) -> u64 {
         self.writer.lock().next
     }

@@ -18,6 +18,8 @@ use crate::measure::Latencies;
 pub const LOCAL: &str = "local";
 /// The parts of a volume that hold no blocks of files.
 const METADATA: [&str; 5] = ["table", "fragments", "log", "records", "lock"];
+/// How long a cluster may take to give back space.
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Files in a directory.
 const NAMES_PER_DIRECTORY: usize = 1000;
 
@@ -93,7 +95,6 @@ fn make_names(round: &Round<'_>, mounted: &Mounted<'_>) -> Result<()> {
 
 /// A large file and small ones are written and deleted. Bytes of objects that are left.
 pub fn deleted(round: &Round<'_>, readings: &mut Readings) -> Result<()> {
-    const PATIENCE: Duration = Duration::from_secs(180);
     let mut mounted = round.volume("deleted", "")?;
     let blocks = (round.args.file_size / BLOCK_BYTES as u64) as usize;
     make_names(round, &mounted)?;
@@ -128,13 +129,21 @@ pub fn larger(round: &Round<'_>, readings: &mut Readings) -> Result<()> {
     const OF_DEVICE_PERCENT: u64 = 110;
     let device_bytes = round.cluster.device_bytes()?;
     let (file_bytes, wanted) = (round.args.file_size, device_bytes / 100 * OF_DEVICE_PERCENT);
-    let left = round.cluster.space()?.osds_left_bytes;
-    if left < wanted + wanted / 10 {
+    let needed = wanted + wanted / 10;
+    let began = Instant::now();
+    let mut left = round.cluster.space()?.osds_left_bytes;
+    // What an earlier part left is removed in the background, and the cluster's figures are late.
+    while left < needed && began.elapsed() < PATIENCE {
+        crate::signal::check()?;
+        sleep(Duration::from_secs(1));
+        left = round.cluster.space()?.osds_left_bytes;
+    }
+    if left < needed {
         return Err(Failure::new(format!(
             "the pool has {} MiB left, and {} MiB are wanted, more than an OSD's device has: give it fewer copies \
              (ceph osd pool set POOL size 2), or the cluster more OSDs",
             left >> 20,
-            (wanted + wanted / 10) >> 20
+            needed >> 20
         )));
     }
     let mut mounted = round.volume("larger", "")?;

@@ -18,8 +18,8 @@ pub struct SystemLoad {
     device: Option<DeviceLoad>,
     limit: LoadLimit,
     observed_at: Option<Duration>,
-    /// Share of the CPUs' time, 0 to 1.
-    cpu_busy: f64,
+    /// Share of the CPUs' time, 0 to 1. None: unknown, as it is before the second observation.
+    cpu_busy: Option<f64>,
     cpus: u32,
     /// CPUs kept busy by work that is not niced, excluding this thread.
     cpus_of_others: f64,
@@ -39,7 +39,7 @@ impl SystemLoad {
             device,
             limit: LoadLimit::default(),
             observed_at: None,
-            cpu_busy: 0.0,
+            cpu_busy: None,
             cpus: 1,
             cpus_of_others: 0.0,
             cpu_time: Duration::ZERO,
@@ -60,7 +60,7 @@ impl SystemLoad {
         let load = match settings.cpu_percent_max {
             100 => 1.0,
             percent => {
-                let is_over = self.cpu_busy > percent as f64 / 100.0;
+                let is_over = self.cpu_busy.is_some_and(|busy| busy > percent as f64 / 100.0);
                 self.limit.observe(if is_over { 1.0 } else { 0.0 })
             }
         };
@@ -75,13 +75,18 @@ impl SystemLoad {
         Conditions {
             now: Duration::ZERO,
             last_foreground: None,
-            cpu_busy: self.cpu_busy,
+            cpu_busy: self.cpu_busy.unwrap_or(0.0),
             cpus: self.cpus,
             cpus_of_others: self.cpus_of_others,
             device_busy: self.device_busy,
             energy_share: energy_rule.share(self.supply),
             opens_in: None,
         }
+    }
+
+    /// Share of the CPUs' time, 0 to 1, as last observed. None: unknown.
+    pub fn cpu_busy(&self) -> Option<f64> {
+        self.cpu_busy
     }
 
     /// The power supply as last observed.
@@ -93,8 +98,9 @@ impl SystemLoad {
     fn observe_cpus(&mut self, passed: Option<Duration>) {
         let own = load::cpu_time_of_thread();
         let taken = own.saturating_sub(std::mem::replace(&mut self.cpu_time, own));
-        let CpuShares { busy, nice, cpus } = self.cpu.shares().unwrap_or_default();
-        (self.cpu_busy, self.cpus) = (busy, cpus.max(1));
+        let shares = self.cpu.shares();
+        let CpuShares { busy, nice, cpus } = shares.unwrap_or_default();
+        (self.cpu_busy, self.cpus) = (shares.map(|shares| shares.busy), cpus.max(1));
         let of_worker = passed.map_or(0.0, |passed| taken.as_secs_f64() / passed.as_secs_f64().max(1e-9));
         self.cpus_of_others = ((busy - nice) * f64::from(cpus) - of_worker).max(0.0);
     }

@@ -114,6 +114,11 @@ impl Worker {
         Conditions { now, last_foreground, ..self.system_load.lock().conditions(energy_rule) }
     }
 
+    /// The share of the CPUs' time that was spent working, as last observed. None: unknown.
+    pub fn cpu_busy(&self) -> Option<f64> {
+        self.system_load.lock().cpu_busy()
+    }
+
     /// The machine's power supply, as last observed.
     pub fn supply(&self) -> Supply {
         self.system_load.lock().supply()

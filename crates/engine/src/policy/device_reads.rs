@@ -26,7 +26,7 @@ pub struct DeviceReads {
     saved: Count,
     /// Whether the device was probed since the mount.
     is_probed: AtomicBool,
-    /// Whether the CPUs were busy when they were last looked at.
+    /// Whether the CPUs were busy when they were last looked at. Until then they count as busy.
     is_machine_busy: AtomicBool,
     stopwatch: Stopwatch,
 }
@@ -50,7 +50,7 @@ impl DeviceReads {
             piece_blocks: Count::new(expected.blocks().to_bits()),
             saved: Count::new(0),
             is_probed: AtomicBool::new(false),
-            is_machine_busy: AtomicBool::new(false),
+            is_machine_busy: AtomicBool::new(true),
             stopwatch,
         }
     }
@@ -197,17 +197,22 @@ mod tests {
     fn a_request_that_failed_teaches_nothing() {
         let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
+        reads.note_machine(false);
         assert_eq!(reads.end(reads.begin(), &[1; 16], 0, false), None);
         assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
     }
 
     #[test]
-    fn reads_teach_nothing_while_the_cpus_are_busy() {
+    fn reads_teach_nothing_while_the_cpus_are_busy_or_nobody_looked_at_them() {
         let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
+        let teach_nothing = || {
+            assert_eq!(reads.end(reads.begin(), &[1; 16], 0, true), None);
+            assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
+        };
+        teach_nothing();
         reads.note_machine(true);
-        assert_eq!(reads.end(reads.begin(), &[1; 16], 0, true), None);
-        assert_eq!((reads.under_way.load(Relaxed), &*reads.estimate.lock()), (0, &before));
+        teach_nothing();
         reads.note_machine(false);
         reads.end(reads.begin(), &[1; 16], 0, true);
         assert_ne!(*reads.estimate.lock(), before);
@@ -217,6 +222,7 @@ mod tests {
     fn requests_made_at_once_are_one_read_of_as_many_pieces() {
         let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
+        reads.note_machine(false);
         reads.end(reads.begin(), &[1, 200], 0, true);
         assert_eq!(*reads.estimate.lock(), before, "two pieces of such lengths say nothing of either");
         reads.end(reads.begin(), &[1; 16], 0, true);
@@ -227,6 +233,7 @@ mod tests {
     fn pages_read_beside_several_pieces_are_pieces_and_beside_a_single_one_they_are_not() {
         let reads = DeviceReads::new(PieceCost::EXPECTED, Stopwatch::default());
         let before = reads.estimate.lock().clone();
+        reads.note_machine(false);
         reads.end(reads.begin(), &[1; 5], 2, true);
         assert_eq!(*reads.estimate.lock(), before, "seven pieces are too few to teach");
         reads.end(reads.begin(), &[1; 5], 3, true);

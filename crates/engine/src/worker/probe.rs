@@ -226,6 +226,7 @@ mod tests {
         fill(&volume, 4_096);
         assert!(!volume.device_probe.probe_if_due(), "there is too little data");
         fill(&volume, 20_480);
+        volume.base.policy.device_reads().note_machine(false);
         assert!(volume.device_probe.probe_if_due() && !volume.device_probe.probe_if_due());
         assert!(volume.base.policy.device_reads().is_measured());
         volume.device_probe.save_piece_cost().unwrap();

@@ -189,8 +189,9 @@ impl WorkLoop {
         }
     }
 
+    /// Whether the CPUs are too busy to measure anything. They count as busy until it is known: a machine that boots is.
     fn is_machine_busy(&self) -> bool {
-        self.conditions().cpu_busy >= MEASURE_CPU_BUSY_MAX
+        self.worker.cpu_busy().is_none_or(|busy| busy >= MEASURE_CPU_BUSY_MAX)
     }
 
     fn checkpoint_backlog_when_due(&self) {
@@ -318,7 +319,7 @@ mod tests {
     use crate::{Blocks, OpenOptions};
 
     #[test]
-    fn reads_say_nothing_of_the_device_while_the_cpus_are_more_than_half_busy() {
+    fn reads_say_nothing_of_the_device_from_the_mount_on_while_the_cpus_are_more_than_half_busy() {
         let machine = tempfile::tempdir().unwrap();
         fs::create_dir(machine.path().join("proc")).unwrap();
         let work = |busy: u64, idle: u64| {
@@ -328,12 +329,17 @@ mod tests {
         let options = OpenOptions { machine: machine.path().to_owned(), ..OpenOptions::new(2 << 20) };
         let volume = recover(devices.backend(), &options, devices.settings.clone(), TestHooks::default()).unwrap();
         let device_reads = volume.base.policy.device_reads();
+        assert!(device_reads.is_machine_busy(), "nobody looked at the CPUs yet");
         let (mut busy, mut idle) = (0, 0);
-        for (second, percent) in [0, 40, 60, 100, 10].into_iter().enumerate() {
+        for (look, percent) in [100, 100, 40, 60, 100, 10].into_iter().enumerate() {
             (busy, idle) = (busy + percent, idle + 100 - percent);
             work(busy, idle);
-            volume.work_loop.observe_machine(Duration::from_secs(2 * second as u64));
-            assert_eq!(device_reads.is_machine_busy(), percent >= 50, "{percent} %");
+            volume.work_loop.observe_machine(Duration::from_secs(2 * look as u64));
+            let are_busy = (device_reads.is_machine_busy(), volume.work_loop.is_machine_busy());
+            assert_eq!(are_busy, (percent >= 50, percent >= 50), "look {look}, {percent} %");
         }
+        fs::remove_file(machine.path().join("proc/stat")).unwrap();
+        volume.work_loop.observe_machine(Duration::from_secs(60));
+        assert!(device_reads.is_machine_busy(), "how busy the CPUs are is unknown");
     }
 }

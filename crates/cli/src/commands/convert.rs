@@ -85,39 +85,27 @@ enum Files {
 
 /// Compresses. Returns the exit code.
 pub fn compress(arguments: CompressArgs) -> Outcome<u8> {
-    run(Conversion::Compress, &arguments.what)
+    run(false, &arguments.what)
 }
 
 /// Expands. Returns the exit code.
 pub fn expand(arguments: ExpandArgs) -> Outcome<u8> {
-    run(Conversion::Expand, &arguments.what)
+    run(true, &arguments.what)
 }
 
-fn run(what: Conversion, arguments: &ConvertArgs) -> Outcome<u8> {
+fn run(expands: bool, arguments: &ConvertArgs) -> Outcome<u8> {
     let (daemon, files) = files_of(&arguments.paths)?;
     daemon.write_back()?;
     daemon.ask::<()>(Request::Commit)?;
     let before = Space::of(&daemon)?;
-    let mut work = Work { daemon, what, done: Converted::default(), refused: Vec::new(), is_ended: false };
-    match (what, &files) {
-        (Conversion::Expand, Files::All) => before.refuse_if_short(before.needed(), ALL, &work.daemon)?,
-        (Conversion::Expand, Files::Some(found)) => {
-            before.refuse_if_short(work.needed_for(&found.files)?, NAMED, &work.daemon)?;
-        }
-        _ => {}
-    }
-    match files {
-        Files::All => work.convert_all(before.mapped)?,
-        Files::Some(found) => {
-            work.refused = found.refused;
-            work.convert_files(&found.files)?;
-        }
-    }
+    let command = if expands { Some(begin(&daemon, None)?.command) } else { None };
+    let mut work = Work { daemon, command, done: Converted::default(), refused: Vec::new(), stopped: None };
+    let converted = work.convert(before, files);
+    let ended = work.end();
+    converted.and(ended)?;
     work.daemon.ask::<()>(Request::Commit)?;
     let after = Space::of(&work.daemon)?;
-    if work.is_ended {
-        work.refused.push("stopped before the end; what is done stays done".to_owned());
-    }
+    work.refused.extend(work.stopped.map(|why| format!("{why}; what is done stays done")));
     let described = work.described(after);
     match arguments.json {
         true => say!("{}", names::json(&work.as_json(after))),
@@ -125,6 +113,11 @@ fn run(what: Conversion, arguments: &ConvertArgs) -> Outcome<u8> {
     }
     work.refused.iter().for_each(|refused| tell!("oncefs: {refused}"));
     Ok(if work.is_complete() { exit::SUCCESS } else { exit::FAILED })
+}
+
+/// A command begins to expand, or a pass of the one with this number.
+fn begin(daemon: &Daemon, command: Option<u64>) -> Outcome<Converted> {
+    daemon.ask(Request::Convert { what: Conversion::BeginExpand { command }, inode: None, from: START })
 }
 
 /// The daemon of the mount with these paths, and the files that they name.
@@ -209,30 +202,65 @@ const START: MapCursor = MapCursor { map: 0, leaf: 0 };
 /// The work on all files.
 struct Work {
     daemon: Daemon,
-    what: Conversion,
+    /// The number of the command that expands. None: it compresses.
+    command: Option<u64>,
     /// The sum over all portions.
     done: Converted,
     refused: Vec<String>,
-    is_ended: bool,
+    /// Why it stopped before the end.
+    stopped: Option<&'static str>,
 }
 
+const BY_SIGNAL: &str = "stopped before the end";
+const OVERTAKEN: &str = "stopped, because another expand began while this one stood still: run it again";
+
 impl Work {
+    /// Converts these files, if there is room for it.
+    fn convert(&mut self, before: Space, files: Files) -> Outcome {
+        match files {
+            Files::All => {
+                if self.command.is_some() {
+                    before.refuse_if_short(before.needed(), ALL, &self.daemon)?;
+                }
+                self.convert_all(before.mapped)
+            }
+            Files::Some(found) => {
+                if let Some(command) = self.command {
+                    before.refuse_if_short(self.needed_for(command, &found.files)?, NAMED, &self.daemon)?;
+                }
+                self.refused = found.refused;
+                self.convert_files(&found.files)
+            }
+        }
+    }
+
+    /// Lets another command expand.
+    fn end(&self) -> Outcome {
+        if let Some(command) = self.command {
+            let what = Conversion::EndExpand { command };
+            self.daemon.ask::<Converted>(Request::Convert { what, inode: None, from: START })?;
+        }
+        Ok(())
+    }
+
     /// Converts all files, pass by pass, until one changes nothing.
     fn convert_all(&mut self, mapped: u64) -> Outcome {
         let signals = EndSignals::block();
         let mut progress = Progress::new();
         for pass in 1.. {
-            let before = self.begin_pass();
+            let before = self.begin_pass()?;
             let (mut seen, mut next) = (0, Some(START));
             while let Some(from) = next {
                 progress.show(self.doing(), Step::blocks(seen, (mapped / BLOCK_BYTES as u64).max(seen)));
-                if signals.wait(Some(Duration::ZERO)).is_some() {
-                    self.is_ended = true;
+                if self.is_stopped(&signals) {
                     return Ok(());
                 }
                 let part = self.portion(None, from)?;
                 seen += part.blocks;
                 next = part.next;
+            }
+            if self.stopped.is_some() {
+                return Ok(());
             }
             let goes_on = self.has_expanded_since(before) && (pass < PASSES_MAX || self.done.for_another_pass > 0);
             if !goes_on || Space::of(&self.daemon)?.compressed == 0 {
@@ -244,17 +272,16 @@ impl Work {
 
     /// How much room expanding these files takes at most. Files that cannot be expanded count nothing: converting them
     /// says why.
-    fn needed_for(&self, files: &[File]) -> Outcome<u64> {
+    fn needed_for(&self, command: u64, files: &[File]) -> Outcome<u64> {
         let mut progress = Progress::new();
         let all: u64 = files.iter().map(|file| file.blocks).sum();
-        let (mut seen, mut room, mut is_first) = (0, 0, true);
+        let (mut seen, mut room) = (0, 0);
         for file in files {
             let mut next = Some(START);
             while let Some(from) = next {
                 progress.show("measuring", Step::blocks(seen, all.max(seen)));
-                let what = Conversion::MeasureExpand { is_first };
+                let what = Conversion::MeasureExpand { command };
                 let asked = self.daemon.ask(Request::Convert { what, inode: Some(file.inode), from });
-                is_first &= asked.is_err();
                 let part: Converted = asked.unwrap_or_default();
                 (seen, room, next) = (seen + part.blocks, room + part.room, part.next);
             }
@@ -266,27 +293,40 @@ impl Work {
     fn convert_files(&mut self, files: &[File]) -> Outcome {
         let signals = EndSignals::block();
         loop {
-            let before = self.begin_pass();
-            if self.what == Conversion::Expand {
-                let begin = Request::Convert { what: Conversion::BeginExpand, inode: None, from: START };
-                self.daemon.ask::<Converted>(begin)?;
-            }
+            let before = self.begin_pass()?;
             self.convert_files_once(files, &signals)?;
             let goes_on = self.has_expanded_since(before) && self.done.for_another_pass > 0;
-            if self.is_ended || !goes_on {
+            if self.stopped.is_some() || !goes_on {
                 return Ok(());
             }
         }
     }
 
     /// Forgets what the last pass left. Gives the places that were moved so far.
-    fn begin_pass(&mut self) -> u64 {
+    fn begin_pass(&mut self) -> Outcome<u64> {
         (self.done.damaged, self.done.without_room, self.done.for_another_pass) = (0, 0, 0);
-        self.done.converted
+        if let Some(command) = self.command {
+            self.note_overtaken(begin(&self.daemon, Some(command))?);
+        }
+        Ok(self.done.converted)
+    }
+
+    fn note_overtaken(&mut self, part: Converted) {
+        if part.is_overtaken {
+            self.stopped = Some(OVERTAKEN);
+        }
+    }
+
+    /// Whether it is to stop, also because of a signal.
+    fn is_stopped(&mut self, signals: &EndSignals) -> bool {
+        if signals.wait(Some(Duration::ZERO)).is_some() {
+            self.stopped = Some(BY_SIGNAL);
+        }
+        self.stopped.is_some()
     }
 
     fn has_expanded_since(&self, converted: u64) -> bool {
-        self.what == Conversion::Expand && self.done.converted > converted
+        self.command.is_some() && self.done.converted > converted
     }
 
     fn convert_files_once(&mut self, files: &[File], signals: &EndSignals) -> Outcome {
@@ -297,8 +337,7 @@ impl Work {
             let mut next = Some(START);
             while let Some(from) = next {
                 progress.show(self.doing(), Step::blocks(seen, all.max(seen)));
-                if signals.wait(Some(Duration::ZERO)).is_some() {
-                    self.is_ended = true;
+                if self.is_stopped(signals) {
                     return Ok(());
                 }
                 next = match self.portion(Some(file.inode), from) {
@@ -317,10 +356,7 @@ impl Work {
     }
 
     fn doing(&self) -> &'static str {
-        match self.what {
-            Conversion::Compress => "compressing",
-            Conversion::Expand | Conversion::BeginExpand | Conversion::MeasureExpand { .. } => "expanding",
-        }
+        if self.command.is_some() { "expanding" } else { "compressing" }
     }
 
     /// Converts a portion, and adds it to the sum. If there was no room, tries again after a commit, which frees the
@@ -335,6 +371,7 @@ impl Work {
             let again = self.ask(inode, from)?;
             part = Converted { converted: part.converted + again.converted, blocks: part.blocks, ..again };
         }
+        self.note_overtaken(part);
         self.done.blocks += part.blocks;
         self.done.converted += part.converted;
         self.done.damaged += part.damaged;
@@ -344,7 +381,8 @@ impl Work {
     }
 
     fn ask(&self, inode: Option<u64>, from: MapCursor) -> Outcome<Converted> {
-        self.daemon.ask(Request::Convert { what: self.what, inode, from })
+        let what = self.command.map_or(Conversion::Compress, |command| Conversion::Expand { command });
+        self.daemon.ask(Request::Convert { what, inode, from })
     }
 
     /// Notes the error of a file. It does not stop the others, unless the mount itself is gone or refuses all.
@@ -383,9 +421,9 @@ impl Work {
 
     fn described(&self, after: Space) -> String {
         let looked_at = Size(self.done.blocks * BLOCK_BYTES as u64);
-        let mut text = match self.what {
-            Conversion::Compress => format!("{looked_at} of files looked at; "),
-            Conversion::Expand | Conversion::BeginExpand | Conversion::MeasureExpand { .. } => {
+        let mut text = match self.command {
+            None => format!("{looked_at} of files looked at; "),
+            Some(_) => {
                 let expanded = Size(self.done.converted * BLOCK_BYTES as u64);
                 format!("{looked_at} of files looked at, {expanded} expanded; ")
             }

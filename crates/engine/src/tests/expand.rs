@@ -2,6 +2,7 @@
 //! stays, and a power cut, a full volume and damage leave each block one or the other.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use oncefs_dedup::{Compress, FilePolicy};
 
@@ -12,6 +13,7 @@ use crate::settings::values::Settings;
 use crate::tests::compress::{assert_content, compress_all, pbns_of, text, used, written, zstd};
 use crate::tests::fixture::{Devices, Random, unique};
 use crate::volume::assembly::Volume;
+use crate::worker::expand::{Measured, Moved};
 use crate::{BLOCK_BYTES, Blocks, Change, Conversion, Converted, Error, Lbn, MapCursor, MapId};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -19,9 +21,9 @@ const START: MapCursor = MapCursor { map: 0, leaf: 0 };
 
 /// One pass over everything, and its sum.
 fn expand(volume: &Volume) -> Converted {
-    let (mut sum, mut next) = (Converted::default(), Some(START));
+    let (mut sum, mut next, mut moved) = (Converted::default(), Some(START), Moved::default());
     while let Some(from) = next {
-        let part = volume.converter.convert_portion(Conversion::Expand, None, from, 100).unwrap();
+        let part = volume.converter.expand_portion(None, from, 100, &mut moved).unwrap();
         sum.converted += part.converted;
         sum.damaged += part.damaged;
         sum.without_room += part.without_room;
@@ -91,9 +93,9 @@ fn one_file_is_expanded_and_others_keep_their_fragments() {
     let devices = Devices::new(Blocks(4_000), zstd());
     let files = vec![(MapId(1), text(300, 1)), (MapId(2), text(100, 2)), (MapId(3), text(300, 1))];
     let volume = compressed(&devices, &files);
-    let (mut next, mut converted) = (Some(START), 0);
+    let (mut next, mut converted, mut moved) = (Some(START), 0, Moved::default());
     while let Some(from) = next {
-        let part = volume.converter.convert_portion(Conversion::Expand, Some(MapId(1)), from, 50).unwrap();
+        let part = volume.converter.expand_portion(Some(MapId(1)), from, 50, &mut moved).unwrap();
         converted += part.converted;
         next = part.next;
     }
@@ -105,11 +107,11 @@ fn one_file_is_expanded_and_others_keep_their_fragments() {
 }
 
 /// A pass over one map, and the sum of what it says.
-fn pass(volume: &Volume, what: Conversion, map: MapId) -> Converted {
+fn pass(volume: &Volume, map: MapId, moved: &mut Moved) -> Converted {
     let (mut sum, mut next) = (Converted::default(), Some(START));
     while let Some(from) = next {
-        let part = volume.converter.convert_portion(what, Some(map), from, 100).unwrap();
-        (sum.converted, sum.room, next) = (sum.converted + part.converted, sum.room + part.room, part.next);
+        let part = volume.converter.expand_portion(Some(map), from, 100, moved).unwrap();
+        (sum.converted, next) = (sum.converted + part.converted, part.next);
         sum.for_another_pass += part.for_another_pass;
     }
     sum
@@ -117,11 +119,10 @@ fn pass(volume: &Volume, what: Conversion, map: MapId) -> Converted {
 
 /// How much room expanding a map takes at most.
 fn measured(volume: &Volume, map: MapId) -> u64 {
-    let (mut room, mut next, mut is_first) = (0, Some(START), true);
+    let (mut room, mut next, mut measured) = (0, Some(START), Measured::new());
     while let Some(from) = next {
-        let what = Conversion::MeasureExpand { is_first };
-        let part = volume.converter.convert_portion(what, Some(map), from, 100).unwrap();
-        (room, next, is_first) = (room + part.room, part.next, false);
+        let part = volume.converter.measure_portion(Some(map), from, 100, &mut measured).unwrap();
+        (room, next) = (room + part.room, part.next);
     }
     room
 }
@@ -141,7 +142,7 @@ fn what_a_file_has_many_times_is_measured_once() {
         let room = measured(&volume, map);
         assert!((200..=256).contains(&room), "{room}");
     }
-    pass(&volume, Conversion::Expand, map);
+    pass(&volume, map, &mut Moved::default());
     assert!(used(&volume) <= before + 256);
     assert_content(&volume, &[(map, content.repeat(TIMES as usize))]);
 }
@@ -159,10 +160,10 @@ fn files_that_share_more_than_a_pass_remembers_take_several_and_stay_shared() {
     let before = used(&volume);
     compress_all(&volume);
     // The first of the files is as much as that.
-    volume.converter.remember_at_most(100);
-    let left_by_pass = || {
-        volume.converter.convert(Conversion::BeginExpand, None, START).unwrap();
-        files.iter().map(|(map, _)| pass(&volume, Conversion::Expand, *map).for_another_pass).sum::<u64>()
+    let mut moved = Moved::at_most(100);
+    let mut left_by_pass = || {
+        moved.clear();
+        files.iter().map(|(map, _)| pass(&volume, *map, &mut moved).for_another_pass).sum::<u64>()
     };
     assert_eq!([(); 3].map(|()| left_by_pass()), [800, 400, 0]);
     assert_eq!((fragments(&volume), used(&volume)), (0, before));
@@ -186,7 +187,7 @@ fn what_a_file_takes_at_most_is_said_before_it_is_expanded() {
         let before = (used(&volume), fragments(&volume));
         let room = measured(&volume, *map);
         assert_eq!((used(&volume), fragments(&volume)), before, "measuring changes nothing");
-        let converted = pass(&volume, Conversion::Expand, *map).converted;
+        let converted = pass(&volume, *map, &mut Moved::default()).converted;
         let (after, most) = (used(&volume), before.0 + room);
         assert!(converted >= 200 && after <= most, "map {}: {after} blocks, and at most {most} were said", map.0);
         // What only this file has leaves its packs.
@@ -204,7 +205,7 @@ fn a_file_with_a_clone_that_took_nothing_yet_takes_a_block_for_each_fragment() {
     let clone = volume.lazy_clones.clone_map(source, || Blocks(300), |_, _, _| ()).unwrap();
     let before = used(&volume);
     let room = measured(&volume, source);
-    pass(&volume, Conversion::Expand, source);
+    pass(&volume, source, &mut Moved::default());
     assert_eq!((room, used(&volume) - before), (300, 300));
     assert_content(&volume, &[(source, content.clone()), (clone, content)]);
 }
@@ -219,10 +220,10 @@ fn a_power_cut_leaves_each_block_expanded_or_not() {
         drop(compressed(&devices, &files));
         for round in 0..4 {
             let volume = devices.open();
-            let mut at = Some(START);
+            let (mut at, mut moved) = (Some(START), Moved::default());
             for _ in 0..random.below(6) {
                 let Some(from) = at else { break };
-                at = volume.converter.convert_portion(Conversion::Expand, None, from, 60).unwrap().next;
+                at = volume.converter.expand_portion(None, from, 60, &mut moved).unwrap().next;
                 match random.below(5) {
                     0 => volume.commits.commit().unwrap(),
                     1 => volume.commits.checkpoint().unwrap(),
@@ -237,7 +238,7 @@ fn a_power_cut_leaves_each_block_expanded_or_not() {
             volume.commits.commit().unwrap();
             // These may or may not survive, and change no content.
             if let Some(from) = at {
-                volume.converter.convert_portion(Conversion::Expand, None, from, 60).unwrap();
+                volume.converter.expand_portion(None, from, 60, &mut moved).unwrap();
             }
             drop(volume);
             devices = devices.after_power_cut(&mut random);
@@ -281,13 +282,62 @@ fn what_a_mount_compresses_is_not_expanded_and_a_volume_of_old_form_is_not_compr
     let devices = Devices::new(Blocks(2_000), zstd());
     let volume = devices.open();
     let asked = |volume: &Volume, what| volume.converter.convert(what, None, START);
-    assert!(matches!(asked(&volume, Conversion::Expand), Err(Error::Invalid(_))));
+    let begin = Conversion::BeginExpand { command: None };
+    let expand = Conversion::Expand { command: asked(&volume, begin).unwrap().command };
+    assert!(matches!(asked(&volume, expand), Err(Error::Invalid(_))));
     assert_eq!(asked(&volume, Conversion::Compress).unwrap(), Converted::default());
     let off = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
     let backend = crate::volume::backend::Backend { fragments: None, ..off.backend() };
     let volume = off.open_medium(backend);
     assert!(matches!(asked(&volume, Conversion::Compress), Err(Error::Invalid(_))));
-    assert_eq!(asked(&volume, Conversion::Expand).unwrap(), Converted::default());
+    let expand = Conversion::Expand { command: asked(&volume, begin).unwrap().command };
+    assert_eq!(asked(&volume, expand).unwrap(), Converted::default());
+}
+
+#[test]
+fn while_files_are_expanded_no_other_command_begins_so_what_they_share_is_stored_and_measured_once() {
+    let devices = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
+    let content = text(200, 1);
+    let volume = written(&devices, &[(MapId(1), content.clone())]);
+    let mut files = vec![(MapId(1), content.clone())];
+    for map in [2, 3] {
+        volume.clone_blocks((MapId(1), Lbn(0)), (MapId(map), Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+        files.push((MapId(map), content.clone()));
+    }
+    let before = used(&volume);
+    // A portion has all of such a file.
+    let asked = |second, what, map: Option<u64>| {
+        let clock = || Duration::from_secs(second);
+        volume.converter.convert_by(&clock, what, map.map(MapId), START)
+    };
+    asked(0, Conversion::Compress, None).unwrap();
+    assert_eq!(fragments(&volume), 200);
+    let begin = Conversion::BeginExpand { command: None };
+    let command = asked(0, begin, None).unwrap().command;
+    let room = |map| asked(5, Conversion::MeasureExpand { command }, Some(map)).unwrap().room;
+    assert_eq!(room(1), 200);
+    assert!(matches!(asked(9, begin, None), Err(Error::Invalid(_))), "another one is under way");
+    assert_eq!(room(2), 0, "it shares all with the first");
+    let expand = Conversion::Expand { command };
+    assert_eq!(asked(9, expand, Some(1)).unwrap().converted, 200);
+    assert!(matches!(asked(18, begin, None), Err(Error::Invalid(_))), "another one is under way");
+    assert_eq!(asked(18, expand, Some(2)).unwrap().converted, 200);
+    assert_eq!(pbns_of(&volume, MapId(1)), pbns_of(&volume, MapId(2)));
+    // The first one stands still.
+    let second = asked(28, begin, None).unwrap().command;
+    let overtaken = Converted { is_overtaken: true, ..Converted::default() };
+    let again = Conversion::BeginExpand { command: Some(command) };
+    for what in [expand, again, Conversion::MeasureExpand { command }] {
+        assert_eq!(asked(99, what, Some(3)).unwrap(), overtaken);
+    }
+    asked(29, Conversion::EndExpand { command }, None).unwrap();
+    assert!(asked(29, begin, None).is_err(), "the second one goes on");
+    assert_eq!(asked(29, Conversion::Expand { command: second }, Some(3)).unwrap().converted, 200);
+    asked(29, Conversion::EndExpand { command: second }, None).unwrap();
+    asked(29, begin, None).unwrap();
+    assert_eq!(fragments(&volume), 0);
+    assert!(used(&volume) <= before + 200, "what the first one had moved is not known to the second");
+    assert_content(&volume, &files);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Compression and its undoing on request (`oncefs compress`, `oncefs expand`): a portion of one map or of all maps at
 //! a time, at full speed and whatever the worker's hours are.
 
+use std::time::Duration;
+
 use oncefs_dedup::Compress;
 
 use crate::base::part;
@@ -11,8 +13,10 @@ use crate::policy::effective::FilePolicies;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::compress::BlockCompressor;
 use crate::worker::expand::{BlockExpander, Measured, Moved};
+use crate::worker::expand_command::{ExpandCommand, IDLE_MAX};
 use crate::worker::status::{Conversion, Converted};
 use crate::worker::worklist::Worklist;
+use crate::write::visit::Place;
 use crate::{Error, MapId, Result};
 
 /// Leaves that are looked at together, and how often for a portion: small files have a leaf each.
@@ -24,56 +28,136 @@ const PORTION_BLOCKS: u64 = 1_024;
 part! {
     /// Compresses and expands on request.
     pub struct Converter {
-        base: tuning, stored;
+        base: tuning, stored, foreground;
         file_policies: FilePolicies, change_room: ChangeRoom, worklist: Worklist, compressor: BlockCompressor,
         expander: BlockExpander
     } own {
-        /// The blocks of shared fragments that were expanded.
-        moved: Mutex<Moved> = Mutex::new(LockRank::Leaf, Moved::default()),
-        /// The shared fragments that were measured.
-        measured: Mutex<Measured> = Mutex::new(LockRank::Leaf, Measured::new())
+        /// The command that expands. Held for a portion of it.
+        expand: Mutex<ExpandCommand> = Mutex::new(LockRank::Expanding, ExpandCommand::default())
     }
 }
 
 impl Converter {
     /// See [`crate::Store::convert`].
     pub fn convert(&self, what: Conversion, only: Option<MapId>, from: MapCursor) -> Result<Converted> {
+        self.convert_by(&|| self.foreground.now(), what, only, from)
+    }
+
+    /// The same, by this clock.
+    pub fn convert_by(
+        &self,
+        clock: &dyn Fn() -> Duration,
+        what: Conversion,
+        only: Option<MapId>,
+        from: MapCursor,
+    ) -> Result<Converted> {
+        self.change_room.usable()?;
+        match what {
+            Conversion::Compress => {
+                if !self.stored.has_fragments() {
+                    let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
+                    return Err(Error::Invalid(why.to_owned()));
+                }
+                self.portion(only, from, PORTION_BLOCKS, |places, _| self.compressor.compress_asked(places))
+            }
+            Conversion::Expand { command } => {
+                self.refuse_if_compressed_again(only)?;
+                let expand = |now: &mut ExpandCommand| self.expand_portion(only, from, PORTION_BLOCKS, &mut now.moved);
+                self.if_under_way(command, clock, expand)
+            }
+            Conversion::MeasureExpand { command } => {
+                self.refuse_if_compressed_again(only)?;
+                let measure =
+                    |now: &mut ExpandCommand| self.measure_portion(only, from, PORTION_BLOCKS, &mut now.measured);
+                self.if_under_way(command, clock, measure)
+            }
+            Conversion::BeginExpand { command: None } => {
+                let begun = self.expand.try_lock().and_then(|mut expand| expand.begin(clock()));
+                let refused = || {
+                    let idle = IDLE_MAX.as_secs();
+                    let why = "another oncefs expand is under way in this volume: try again when it has ended, or";
+                    Error::Invalid(format!("{why} {idle} seconds after it was killed"))
+                };
+                Ok(Converted { command: begun.ok_or_else(refused)?, ..Converted::default() })
+            }
+            Conversion::BeginExpand { command: Some(command) } => self.if_under_way(command, clock, |now| {
+                now.moved.clear();
+                Ok(Converted::default())
+            }),
+            Conversion::EndExpand { command } => {
+                self.expand.lock().end(command);
+                Ok(Converted::default())
+            }
+        }
+    }
+
+    fn refuse_if_compressed_again(&self, only: Option<MapId>) -> Result<()> {
         let compress = match only {
             Some(map) => self.file_policies.compress(map),
             None => self.tuning.with(|settings| settings.compress),
         };
-        match what {
-            Conversion::Compress if !self.stored.has_fragments() => {
-                let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
-                Err(Error::Invalid(why.to_owned()))
-            }
-            Conversion::Expand | Conversion::MeasureExpand { .. } if compress != Compress::Off => {
-                let why = match only {
-                    None => "the mount compresses what is expanded: mount it with -o compress=off first",
-                    Some(_) => {
-                        "it is compressed again by its policy: oncefs policy set PATH compress=off, or mount with \
-                         -o compress=off first"
-                    }
-                };
-                Err(Error::Invalid(why.to_owned()))
-            }
-            what => self.convert_portion(what, only, from, PORTION_BLOCKS),
+        if compress == Compress::Off {
+            return Ok(());
         }
+        let why = match only {
+            None => "the mount compresses what is expanded: mount it with -o compress=off first",
+            Some(_) => {
+                "it is compressed again by its policy: oncefs policy set PATH compress=off, or mount with \
+                 -o compress=off first"
+            }
+        };
+        Err(Error::Invalid(why.to_owned()))
     }
 
-    /// The same, whatever the settings are, for about this many blocks.
-    pub fn convert_portion(
+    /// Works for this command, and says so if another one has begun since.
+    fn if_under_way(
         &self,
-        what: Conversion,
+        command: u64,
+        clock: &dyn Fn() -> Duration,
+        work: impl FnOnce(&mut ExpandCommand) -> Result<Converted>,
+    ) -> Result<Converted> {
+        let mut expand = self.expand.lock();
+        if !expand.is(command) {
+            return Ok(Converted { is_overtaken: true, ..Converted::default() });
+        }
+        let done = work(&mut expand);
+        expand.note_used(clock());
+        done
+    }
+
+    /// Expands about this many blocks, whatever the settings are.
+    pub fn expand_portion(
+        &self,
         only: Option<MapId>,
         from: MapCursor,
         blocks_max: u64,
+        moved: &mut Moved,
     ) -> Result<Converted> {
-        self.change_room.usable()?;
-        if what == Conversion::BeginExpand {
-            self.moved.lock().clear();
-            return Ok(Converted::default());
-        }
+        self.portion(only, from, blocks_max, |places, done| self.expander.expand_places(places, moved, done))
+    }
+
+    /// Says how much room that takes at most.
+    pub fn measure_portion(
+        &self,
+        only: Option<MapId>,
+        from: MapCursor,
+        blocks_max: u64,
+        measured: &mut Measured,
+    ) -> Result<Converted> {
+        self.portion(only, from, blocks_max, |places, done| {
+            done.room = self.expander.room_for(places, measured);
+            Ok(())
+        })
+    }
+
+    /// Works on the places of about this many blocks.
+    fn portion(
+        &self,
+        only: Option<MapId>,
+        from: MapCursor,
+        blocks_max: u64,
+        work: impl FnOnce(&[Place], &mut Converted) -> Result<()>,
+    ) -> Result<Converted> {
         self.change_room.wait_for_background_room();
         let first = LeafKey { map: only.unwrap_or(MapId(from.map)), leaf: from.leaf };
         let (mut places, mut next) = (Vec::new(), Some(first));
@@ -88,43 +172,18 @@ impl Converter {
             };
         }
         let mut done = Converted { blocks: places.len() as u64, ..Converted::default() };
-        match what {
-            Conversion::Compress => self.compressor.compress_asked(&places)?,
-            Conversion::Expand => {
-                let mut moved = std::mem::take(&mut *self.moved.lock());
-                if first == (LeafKey { map: MapId(0), leaf: 0 }) {
-                    moved.clear();
-                }
-                let expanded = self.expander.expand_places(&places, &mut moved, &mut done);
-                *self.moved.lock() = moved;
-                expanded?;
-            }
-            Conversion::BeginExpand => {}
-            Conversion::MeasureExpand { is_first } => {
-                let mut measured = match is_first {
-                    true => Measured::new(),
-                    false => std::mem::take(&mut *self.measured.lock()),
-                };
-                done.room = self.expander.room_for(&places, &mut measured);
-                *self.measured.lock() = measured;
-            }
-        }
+        work(&places, &mut done)?;
         done.next = next.map(|next| MapCursor { map: next.map.0, leaf: next.leaf });
         Ok(done)
-    }
-
-    /// Lets a pass remember fewer shared fragments.
-    #[cfg(all(test, not(feature = "schedules")))]
-    pub fn remember_at_most(&self, fragments: usize) {
-        self.moved.lock().most = fragments;
     }
 
     /// One pass over all maps. True: it moved something.
     #[cfg(any(test, feature = "testing"))]
     pub fn expand_all(&self, blocks_max: u64) -> Result<bool> {
-        let (mut next, mut converted) = (Some(MapCursor { map: 0, leaf: 0 }), 0);
+        self.change_room.usable()?;
+        let (mut next, mut converted, mut moved) = (Some(MapCursor { map: 0, leaf: 0 }), 0, Moved::default());
         while let Some(from) = next {
-            let done = self.convert_portion(Conversion::Expand, None, from, blocks_max)?;
+            let done = self.expand_portion(None, from, blocks_max, &mut moved)?;
             converted += done.converted;
             next = done.next;
         }

@@ -39,16 +39,21 @@ const REMEMBERED_MAX: usize = 64 << 10;
 pub struct Moved {
     blocks: HashMap<Pbn, Pbn>,
     /// How many are remembered at most.
-    pub most: usize,
+    most: usize,
 }
 
 impl Default for Moved {
     fn default() -> Self {
-        Self { blocks: HashMap::new(), most: REMEMBERED_MAX }
+        Self::at_most(REMEMBERED_MAX)
     }
 }
 
 impl Moved {
+    /// Nothing yet, and never more than this many.
+    pub fn at_most(most: usize) -> Self {
+        Self { blocks: HashMap::new(), most }
+    }
+
     /// Forgets all: a pass begins.
     pub fn clear(&mut self) {
         self.blocks.clear();

@@ -3,6 +3,7 @@
 pub mod compress;
 pub mod conversion;
 pub mod expand;
+pub mod expand_command;
 pub mod find_fragments;
 pub mod live_fragments;
 pub mod merge_target;

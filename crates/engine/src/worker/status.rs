@@ -79,15 +79,25 @@ pub enum Conversion {
     /// Compress what shrinks.
     Compress,
     /// Expand what is compressed.
-    Expand,
-    /// Change nothing yet: a pass over some files begins, and shared fragments that the last one met are forgotten. A
-    /// pass over all files needs no such word.
-    BeginExpand,
-    /// Change nothing, and say how much room expanding takes at most.
+    Expand {
+        /// The command's number.
+        command: u64,
+    },
+    /// Change nothing yet: a command begins, or a pass of one. Shared fragments that the last pass met are forgotten.
+    BeginExpand {
+        /// The command's number. None: it begins, and the result has its number.
+        command: Option<u64>,
+    },
+    /// Change nothing, and say how much room expanding takes at most. What the command measured before and this portion
+    /// shares does not count again.
     MeasureExpand {
-        /// Whether nothing was measured before for what is to be expanded. Otherwise, what earlier portions measured and
-        /// this one shares does not count again.
-        is_first: bool,
+        /// The command's number.
+        command: u64,
+    },
+    /// Change nothing: the command ends, and another one may begin.
+    EndExpand {
+        /// The command's number.
+        command: u64,
     },
 }
 
@@ -108,6 +118,12 @@ pub struct Converted {
     /// Blocks of room that expanding takes at most, of a portion that was measured.
     #[serde(default)]
     pub room: u64,
+    /// The number of the command that begins to expand. 0: none begins.
+    #[serde(default)]
+    pub command: u64,
+    /// Nothing was done, because another command has begun to expand since this one last asked.
+    #[serde(default)]
+    pub is_overtaken: bool,
     /// Where to continue. None: this was the last portion.
     pub next: Option<MapCursor>,
 }

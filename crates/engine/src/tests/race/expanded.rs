@@ -1,12 +1,16 @@
 //! Fragments of a file are expanded while others change it.
 
+use oncefs_dedup::Compress;
+
 use super::partial::assert_nothing_is_lost;
 use super::*;
 use crate::format::fragment::is_fragment;
 use crate::tests::compress::{assert_content, compress_all, pbns_of, text, written, zstd};
-use crate::{Conversion, MapCursor};
+use crate::worker::expand::Moved;
+use crate::{Conversion, Error, MapCursor};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
+const START: MapCursor = MapCursor { map: 0, leaf: 0 };
 
 /// A file is expanded, and `work` done before its blocks are written.
 fn expand_beside(work: impl FnOnce(&Volume) + Send + 'static) -> (Devices, Arc<Volume>, u64) {
@@ -23,8 +27,7 @@ fn expand_beside(work: impl FnOnce(&Volume) + Send + 'static) -> (Devices, Arc<V
         work(&others);
         Ok(())
     }));
-    let start = MapCursor { map: 0, leaf: 0 };
-    let done = volume.converter.convert_portion(Conversion::Expand, Some(MapId(1)), start, 1_024).unwrap();
+    let done = volume.converter.expand_portion(Some(MapId(1)), START, 1_024, &mut Moved::default()).unwrap();
     assert!(data.before_write.lock().is_none(), "blocks are written");
     (devices, volume, done.converted)
 }
@@ -43,4 +46,33 @@ fn what_is_written_while_fragments_are_expanded_stays_and_the_rest_becomes_block
     assert_content(&volume, &files);
     assert_nothing_is_lost(&volume);
     assert_content(&devices.after_power_cut_of_all().open(), &files);
+}
+
+#[test]
+fn no_command_begins_to_expand_while_a_portion_of_another_is_under_way_however_long_it_takes() {
+    let devices = Devices::new(Blocks(700), Settings { compress: Compress::Off, ..zstd() });
+    let files = [(MapId(1), text(100, 1))];
+    {
+        let volume = written(&devices, &files);
+        volume.converter.convert(Conversion::Compress, Some(MapId(1)), START).unwrap();
+        volume.commits.checkpoint().unwrap();
+    }
+    let data = Watched::new(&devices.data, Hooks::default());
+    let volume = Arc::new(devices.open_with(data.clone()));
+    let begin = |volume: &Volume, hour: u64| {
+        let clock = || Duration::from_secs(hour * 3_600);
+        volume.converter.convert_by(&clock, Conversion::BeginExpand { command: None }, None, START)
+    };
+    let others = volume.clone();
+    *data.before_write.lock() = Some(Box::new(move || {
+        assert!(matches!(begin(&others, 1), Err(Error::Invalid(_))));
+        Ok(())
+    }));
+    let expand = Conversion::Expand { command: begin(&volume, 0).unwrap().command };
+    let expanded = volume.converter.convert_by(&|| Duration::from_secs(3_600), expand, Some(MapId(1)), START).unwrap();
+    assert!(data.before_write.lock().is_none(), "blocks are written");
+    assert_eq!(expanded.converted, 100);
+    assert!(begin(&volume, 1).is_err(), "its time counts from the end of the portion");
+    begin(&volume, 2).unwrap();
+    assert_content(&volume, &files);
 }

@@ -9,7 +9,8 @@ use shuttle::thread;
 use super::model::{BLOCK, Content, bytes_of, note, note_gone};
 use super::volume::{Shape, SmallVolume};
 use crate::tests::fixture::Random;
-use crate::{BackgroundStep, Blocks, Change, Conversion, Error, Lbn, MapCursor, Result};
+use crate::worker::expand::Moved;
+use crate::{BackgroundStep, Blocks, Change, Error, Lbn, MapCursor, Result};
 
 /// Files of each thread that changes files.
 const FILES: usize = 2;
@@ -284,7 +285,7 @@ fn step(small: &SmallVolume, step: BackgroundStep) {
 /// Expands a few fragments of all files.
 fn expand(small: &SmallVolume) {
     let from = MapCursor { map: 0, leaf: 0 };
-    small.volume.converter.convert_portion(Conversion::Expand, None, from, PACKED).unwrap();
+    small.volume.converter.expand_portion(None, from, PACKED, &mut Moved::default()).unwrap();
 }
 
 fn deduplicate(small: &SmallVolume, _: Own, random: &mut Random) {

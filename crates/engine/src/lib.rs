@@ -119,7 +119,8 @@ pub use stats::counters::{
 pub use store::Store;
 pub use store::history::History;
 pub use types::{
-    Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WhenHeld, WriteMode,
+    Announcement, Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WhenHeld,
+    WriteMode,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use volume::backend::TestHooks;

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use oncefs_engine::{
-    Blocks, DedupCommand, DefragOptions, Error, Explained, Lbn, MapId, OpenOptions, Report, Store, Tag, WhenHeld,
+    Announcement, Blocks, DedupCommand, DefragOptions, Error, Explained, Lbn, MapId, OpenOptions, Report, Store, Tag,
+    WhenHeld,
 };
 use oncefs_fs::{AtimePolicy, Caller, DamagedFile, DamagedRange, FileSystem, Ino, Options, SystemClock, names_of_maps};
 use oncefs_fuse::{KernelCache, MountFlags, Patience, RoomGauge, ShutdownMode};
@@ -82,9 +83,9 @@ pub struct OpenVolume {
 }
 
 impl OpenVolume {
-    /// Opens the volume, and listens for commands.
-    pub fn open(task: &Task, budget: &Budget) -> Outcome<Arc<Self>> {
-        let file_system = open_file_system(task, budget)?;
+    /// Opens the volume, and listens for commands. While it waits for the volume, `announcement` says so.
+    pub fn open(task: &Task, budget: &Budget, announcement: &Announcement) -> Outcome<Arc<Self>> {
+        let file_system = open_file_system(task, budget, announcement)?;
         let read_only = task.options.read_only();
         let flags = Arc::new(MountFlags::new(task.options.kernel_flags));
         let about = about(&task.options, &file_system);
@@ -425,11 +426,12 @@ fn is_served(volume: &Path) -> bool {
     Connection::open(volume).is_ok_and(|daemon| daemon.is_some())
 }
 
-fn open_file_system(task: &Task, budget: &Budget) -> Outcome<Arc<FileSystem>> {
+fn open_file_system(task: &Task, budget: &Budget, announcement: &Announcement) -> Outcome<Arc<FileSystem>> {
     let read_only = task.options.read_only();
     let store_options = OpenOptions {
         read_only,
         when_held: if task.options.standby { WhenHeld::StandsBy } else { WhenHeld::TakesOver },
+        announcement: Some(announcement.clone()),
         data_device: task.options.data_device.clone(),
         profile: task.options.profile,
         settings: task.options.settings.clone(),

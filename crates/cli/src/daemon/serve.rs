@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use oncefs_engine::sync::most_held;
-use oncefs_engine::{BLOCK_BYTES, LeaseEnd, Store};
+use oncefs_engine::{Announcement, BLOCK_BYTES, LeaseEnd, Store};
 use oncefs_fuse::{
     Adapter, AdapterConfig, Gate, KnobLock, MOUNT_TYPE, MayAnswer, MountSpec, RoomLeft, RoomWatch, Session,
     SessionSpec, Watched, most_bytes,
@@ -154,7 +154,9 @@ fn serve_unprivileged(
     signals: EndSignals,
     ready: impl FnOnce() -> std::io::Result<()>,
 ) -> Outcome {
-    let daemon = signals.end_while(task.options.standby, || OpenVolume::open(task, budget))?;
+    let announcement = Announcement::default();
+    let open = || OpenVolume::open(task, budget, &announcement);
+    let daemon = signals.end_while(task.options.standby, || announcement.end(), open)?;
     let (mounter, metrics) = (&kernel.mounter.clone(), kernel.metrics.take());
     let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close(Requests::MayCome)))?;
     let watch = start_threads(task, &session, &daemon, mounter, signals)

@@ -101,15 +101,18 @@ impl EndSignals {
         std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
-    /// Ends this process if one of them comes during `work`, if `is_on`. For work that may wait for another machine.
-    pub fn end_while<T>(&self, is_on: bool, work: impl FnOnce() -> T) -> T {
+    /// Ends this process if one of them comes during `work`, if `is_on`, and calls `last` before. For work that may wait
+    /// for another machine.
+    pub fn end_while<T>(&self, is_on: bool, last: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
         let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             if is_on {
-                scope.spawn(|| {
+                let is_done = &is_done;
+                scope.spawn(move || {
                     while !is_done.load(Acquire) {
                         if let Some(signal) = self.wait(Some(LOOK)) {
                             log::info!("{signal}: standing by no longer");
+                            last();
                             std::process::exit(0);
                         }
                     }

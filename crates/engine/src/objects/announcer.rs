@@ -1,23 +1,20 @@
 //! Says in the cluster that this process waits for a volume, for as long as it waits.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use oncefs_rados::Standbys;
 
-use crate::sync::AtomicBool;
+use crate::Announcement;
 
-/// How long an announcement lasts. A process that died is listed for so long.
+/// How long an announcement lasts. A process that was killed is listed for so long.
 const LASTS: Duration = Duration::from_secs(10);
-/// How often the thread looks whether it ends.
-const LOOK: Duration = Duration::from_millis(100);
-/// Looks between two announcements: two seconds.
-const LOOKS: u32 = 20;
+/// How often it is made again.
+const EVERY: Duration = Duration::from_secs(2);
 
-/// Ends the announcement when it is dropped. The thread is not waited for: a cluster that does not answer keeps it.
-pub struct Announcer(Arc<AtomicBool>);
+/// Ends the announcement when it is dropped.
+pub struct Announcer(Announcement);
 
 impl Announcer {
     /// Starts a thread that announces `place`. A cluster that refuses is logged: the process waits all the same.
@@ -25,31 +22,39 @@ impl Announcer {
     /// # Errors
     ///
     /// The thread cannot be started.
-    pub fn start(standbys: impl Standbys + 'static, place: String) -> std::io::Result<Self> {
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let ends = is_ending.clone();
-        let thread = thread::Builder::new().name("oncefs-standby".to_owned());
-        thread.spawn(move || repeat(&standbys, &place, &ends))?;
-        Ok(Self(is_ending))
+    pub fn start(
+        standbys: impl Standbys + 'static,
+        place: String,
+        announcement: &Announcement,
+    ) -> std::io::Result<Self> {
+        let (ends, ending) = announcement.begin();
+        let work = move || {
+            repeat(&standbys, &place, &ends);
+            drop(ending);
+        };
+        thread::Builder::new().name("oncefs-standby".to_owned()).spawn(work)?;
+        Ok(Self(announcement.clone()))
     }
 }
 
 impl Drop for Announcer {
     fn drop(&mut self) {
-        self.0.store(true, Release);
+        self.0.end();
     }
 }
 
-/// Announces a place until `ends`, then takes that back.
-fn repeat(standbys: &dyn Standbys, place: &str, ends: &AtomicBool) {
+/// Announces a place until `ends` is disconnected, then takes that back.
+fn repeat(standbys: &dyn Standbys, place: &str, ends: &Receiver<()>) {
     let mut is_told = false;
-    while !ends.load(Acquire) {
+    loop {
         let announced = standbys.announce(place, LASTS);
         if let (Err(error), false) = (&announced, is_told) {
             log::warn!("cannot say that this process waits, so oncefs failover does not find it: {error}");
             is_told = true;
         }
-        (0..LOOKS).take_while(|_| !ends.load(Acquire)).for_each(|_| thread::sleep(LOOK));
+        if ends.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+            break;
+        }
     }
     if let Err(error) = standbys.withdraw(place) {
         log::info!("cannot take back that this process waits, which runs out by itself: {error}");
@@ -70,11 +75,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_listed_while_it_waits() {
+    fn a_process_is_listed_while_it_waits_and_no_longer() {
         let objects = MemoryObjects::default();
-        let announcer = Announcer::start(objects.clone(), "/srv/volume".to_owned()).unwrap();
+        let announcement = Announcement::default();
+        let start = || Announcer::start(objects.clone(), "/srv/volume".to_owned(), &announcement).unwrap();
+        let announcer = start();
         until(&objects, &["/srv/volume"]);
         drop(announcer);
-        until(&objects, &[]);
+        assert_eq!(objects.waiting().unwrap(), [""; 0], "the next line may be the end of the process");
+        let announcer = start();
+        until(&objects, &["/srv/volume"]);
+        announcement.clone().end();
+        assert_eq!(objects.waiting().unwrap(), [""; 0], "a signal came");
+        drop(announcer);
     }
 }

@@ -297,7 +297,7 @@ pub fn open(
     }
     let announcer = match &superblock.data {
         DataPlace::Objects(access) if options.when_held == WhenHeld::StandsBy => {
-            Some(object_parts::announce(access, volume)?)
+            Some(object_parts::announce(access, volume, options.announcement.as_ref())?)
         }
         _ => None,
     };

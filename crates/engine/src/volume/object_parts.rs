@@ -23,7 +23,7 @@ use crate::objects::held_lease::{Renewer, boot_clock};
 use crate::objects::pool_room::ObjectRoom;
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::unfinished::{OnSignature, Unfinished};
-use crate::{Blocks, Error, ObjectAccess, Result, WhenHeld};
+use crate::{Announcement, Blocks, Error, ObjectAccess, Result, WhenHeld};
 
 /// The images, in the order in which they are made.
 const IMAGES: [&str; 3] = ["data", "table", "fragments"];
@@ -132,9 +132,10 @@ pub fn has_guarded_log(objects: &dyn Objects) -> Result<bool> {
     ObjectDevice::header(objects, LOG).map(|header| header.is_some())
 }
 
-/// Says in the cluster that this process waits for the volume, until the value is dropped.
-pub fn announce(access: &ObjectAccess, volume: &Path) -> Result<Announcer> {
-    let announcer = Announcer::start(connect(access)?, place_of(volume)?);
+/// Says in the cluster that this process waits for the volume, until the value is dropped or `announcement` is ended.
+pub fn announce(access: &ObjectAccess, volume: &Path, announcement: Option<&Announcement>) -> Result<Announcer> {
+    let announcement = announcement.cloned().unwrap_or_default();
+    let announcer = Announcer::start(connect(access)?, place_of(volume)?, &announcement);
     announcer.map_err(|e| Error::io("starting the thread that announces this process", e))
 }
 

@@ -26,6 +26,7 @@ mod lost_requests;
 mod metrics;
 mod model;
 mod nameless;
+mod oncefs_head;
 mod pjdfstest;
 mod policy;
 mod posix;

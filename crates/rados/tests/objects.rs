@@ -163,8 +163,11 @@ fn those_that_wait_are_listed_until_they_withdraw_or_fall_silent() {
     pool.announce("/var/one", long).expect("it is renewed");
     let other = Cluster::connect(&Access { id: "other".to_owned(), ..access.clone() }).unwrap();
     let other = Pool::open(&other, &access).unwrap();
-    other.announce("/var/two", Duration::from_millis(100)).unwrap();
     let is_listed = |place: &str| pool.waiting().unwrap().iter().any(|waiting| waiting.ends_with(place));
+    other.announce("/var/two", long).unwrap();
+    assert!(is_listed("/var/two"));
+    // From here on it is silent.
+    other.announce("/var/two", Duration::from_millis(100)).unwrap();
     while is_listed("/var/two") {
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -313,8 +313,11 @@ fn a_volume_whose_heir_died_is_taken_by_another_after_the_length_of_a_lease() {
     let told = first.refused("failover", &["--wait", "0"]);
     assert!(told.contains("unmounted here with everything written") && told.contains("mount it here again"), "{told}");
     waiting.0.kill().unwrap();
-    // Waits for the time of the heir.
+    let began = Instant::now();
     first.mount();
+    let waited = began.elapsed();
+    // It waits for five seconds by its own clock. Without a reservation it would wait for nothing.
+    assert!(waited >= Duration::from_millis(4500), "the time of the heir was not waited for: {waited:?}");
     assert_content(&first.dir().join("file"), 1, MIB);
     first.umount();
     first.succeeds("fsck", &[]);

@@ -20,10 +20,13 @@ const LOCK: &str = "head";
 /// had under way when it runs again.
 const FENCE_SECONDS: u32 = 315_360_000;
 
+/// Gives a lock up.
+type GiveUp = Box<dyn FnOnce() -> Result<()> + Send + Sync>;
+
 /// The objects belong to this process until this is dropped.
 pub struct Hold {
-    /// Gives the lock up. None: it stays when the hold is dropped, or there is none.
-    give_up: Option<Box<dyn FnOnce() + Send + Sync>>,
+    /// None: the lock stays when the hold is dropped, or there is none.
+    give_up: Option<GiveUp>,
     holder: String,
     address: String,
     has_fenced: bool,
@@ -37,7 +40,7 @@ impl Hold {
 
     /// A hold of `holder` in a twin of the cluster, which calls `give_up` at its end.
     #[cfg(any(test, feature = "testing"))]
-    pub fn of_twin(holder: &str, give_up: impl FnOnce() + Send + Sync + 'static) -> Self {
+    pub fn of_twin(holder: &str, give_up: impl FnOnce() -> Result<()> + Send + Sync + 'static) -> Self {
         let (give_up, holder) = (Some(Box::new(give_up) as Box<_>), holder.to_owned());
         Self { give_up, holder, address: String::new(), has_fenced: false }
     }
@@ -60,6 +63,15 @@ impl Hold {
     /// Leaves the lock in the cluster when the process ends, as if it had died: the next one fences this client first.
     pub fn leave_to_the_next(&mut self) {
         self.give_up = None;
+    }
+
+    /// Gives the lock up before this is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The cluster refuses it: the next holder fences this client first.
+    pub fn give_up(&mut self) -> Result<()> {
+        self.give_up.take().map_or(Ok(()), |give_up| give_up())
     }
 
     /// The address of the holder, if there is one.
@@ -99,7 +111,7 @@ impl Hold {
 impl Hold {
     fn taken(context: Arc<Context>, cookie: String, has_fenced: bool) -> Result<Self> {
         let (locked, name) = (context.clone(), cookie.clone());
-        let give_up: Box<dyn FnOnce() + Send + Sync> = Box::new(move || unlock(&locked, &name));
+        let give_up: GiveUp = Box::new(move || unlock(&locked, &name));
         let mut held = Self { give_up: Some(give_up), holder: cookie, address: String::new(), has_fenced };
         held.address = holder(&context)?.map(|holder| holder.address).unwrap_or_default();
         Ok(held)
@@ -108,16 +120,22 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if let Some(give_up) = self.give_up.take() {
-            give_up();
+        if let Err(error) = self.give_up() {
+            log::warn!("cannot give up the lock, so the next holder fences this client: {error}");
         }
     }
 }
 
-fn unlock(context: &Context, cookie: &str) {
+fn unlock(context: &Context, cookie: &str) -> Result<()> {
     let (object, name, cookie) = (c_text(LOCK_OBJECT), c_text(LOCK), c_text(cookie));
-    // SAFETY: the context is open, and the texts end with NUL. A failure leaves the lock to the next holder's fence.
-    unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
+    // SAFETY: the context is open, and the texts end with NUL.
+    let answer =
+        unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
+    match Error::check(answer, "giving up the lock", LOCK_OBJECT) {
+        // Another process broke it.
+        Err(Error::NotFound(_)) => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 fn locked(context: &Context, Locker { client, cookie, address }: Locker) -> Error {

@@ -25,7 +25,8 @@ const LOOK: Duration = Duration::from_millis(250);
 #[command(after_help = "\
 Run it on the machine that has the volume mounted. It needs a process that waits for the volume (oncefs mount
 --standby on another machine), writes everything, unmounts the volume here, and returns when the other has
-mounted it. Nothing is lost, synced or not. If nobody waits, or programs use the mount, nothing changes.
+mounted it. Nothing is lost, synced or not. If nobody waits, or programs use the mount or a command is at work on it,
+nothing changes. It fails if another machine took the volume. A standby that was killed is listed for ten seconds.
 With oncefs-head, which has servers and an address to stop first: oncefs-head failover NAME.
 
 Examples:
@@ -61,12 +62,13 @@ pub fn run(arguments: &FailoverArgs) -> Outcome {
     let began = Instant::now();
     give_up(&daemon, heir)?;
     let patience = Duration::from_secs(arguments.wait);
-    let found = wait(&watch, before.epoch, patience).or_fail_doing(exit::FAILED, unmounted(&name))?;
-    match told(&found, before.epoch) {
+    let found = wait(&watch, heir, before.epoch, patience).or_fail_doing(exit::FAILED, unmounted(&name))?;
+    match told(&found, heir, before.epoch) {
         Told::Served => {
-            say!("{} has mounted it: {:.1} seconds in all", brief(&found.owner), began.elapsed().as_secs_f32());
+            say!("{} has mounted it: {:.1} seconds in all", brief(heir), began.elapsed().as_secs_f32());
             Ok(())
         }
+        Told::Taken(text) => Err(Failure::new(exit::FAILED, format!("{}, but {text}", unmounted(&name)))),
         Told::Otherwise(state) => {
             let text = format!("{}; after {} seconds {state}", unmounted(&name), arguments.wait);
             Err(Failure::new(exit::FAILED, text))
@@ -138,14 +140,18 @@ fn give_up(daemon: &Daemon, heir: &str) -> Outcome {
     daemon.write_back().map_err(stays)?;
     daemon.ask::<()>(Request::Commit).map_err(stays)?;
     daemon.ask::<()>(Request::ReserveFor { heir: Some(heir.to_owned()) }).map_err(stays)?;
-    match umount::give_up(&mount) {
-        Ok(()) => Ok(()),
-        Err(NotGivenUp::Badly(failure)) => Err(failure),
-        Err(NotGivenUp::Stays(failure)) => {
-            daemon.ask::<()>(Request::ReserveFor { heir: None })?;
-            Err(stays(failure))
+    let take_back = |failure: Failure| match daemon.ask::<()>(Request::ReserveFor { heir: None }) {
+        Ok(()) => failure,
+        Err(why) => {
+            let message = format!("{}; it is still reserved for {}: {}", failure.message, brief(heir), why.message);
+            Failure { message, ..failure }
         }
-    }
+    };
+    umount::give_up(&mount).map_err(|not_given_up| match not_given_up {
+        NotGivenUp::Badly(failure) => failure,
+        NotGivenUp::Elsewhere(failure) => take_back(failure),
+        NotGivenUp::Stays(failure) => take_back(stays(failure)),
+    })
 }
 
 fn unmounted(name: &str) -> String {
@@ -162,12 +168,12 @@ fn listed(holders: &[String]) -> String {
     names.join(", ")
 }
 
-/// Looks until a later head serves the volume, or the time is over.
-fn wait(watch: &HeadWatch, epoch: u64, patience: Duration) -> oncefs_engine::Result<Heads> {
+/// Looks until a later head serves the volume, the heir or another, or the time is over.
+fn wait(watch: &HeadWatch, heir: &str, epoch: u64, patience: Duration) -> oncefs_engine::Result<Heads> {
     let began = Instant::now();
     loop {
         let found = watch.look()?;
-        if matches!(told(&found, epoch), Told::Served) || began.elapsed() >= patience {
+        if !matches!(told(&found, heir, epoch), Told::Otherwise(_)) || began.elapsed() >= patience {
             return Ok(found);
         }
         thread::sleep(LOOK);
@@ -177,14 +183,24 @@ fn wait(watch: &HeadWatch, epoch: u64, patience: Duration) -> oncefs_engine::Res
 /// What a look says about the move.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
+    /// By the heir.
     Served,
+    /// Another has it, and programs use it there.
+    Taken(String),
     Otherwise(String),
 }
 
-fn told(found: &Heads, epoch: u64) -> Told {
-    let owner = brief(&found.owner);
+fn told(found: &Heads, heir: &str, epoch: u64) -> Told {
+    let (owner, meant) = (brief(&found.owner), brief(heir));
+    let is_heir = found.is_owned_by(heir);
     Told::Otherwise(match found.state {
-        Some(HeadState::Serves) if found.epoch > epoch => return Told::Served,
+        Some(HeadState::Serves) if found.epoch > epoch && is_heir => return Told::Served,
+        Some(HeadState::Serves) if found.epoch > epoch => {
+            return Told::Taken(format!("{owner} took it instead of {meant}: move it from there, or leave it"));
+        }
+        Some(HeadState::Open) if found.epoch > epoch && !is_heir => {
+            format!("{owner} took it instead of {meant}, and has not mounted it yet: see its log")
+        }
         Some(HeadState::Open) if found.epoch > epoch => {
             format!("{owner} has it, and has not mounted it yet: see its log")
         }
@@ -213,7 +229,8 @@ mod tests {
             let owner = "second:/srv (inode 7, born 1.000000000)".to_owned();
             Heads { epoch, owner, state: Some(state), waiting: owned(waiting) }
         };
-        assert_eq!(told(&heads(8, HeadState::Serves, &[]), 7), Told::Served);
+        let heir = "second:/srv (inode 7, born 1.000000000)";
+        assert_eq!(told(&heads(8, HeadState::Serves, &[]), heir, 7), Told::Served);
         for (found, words) in [
             (heads(7, HeadState::Serves, &["second:/srv"]), "nobody has it yet: see the log of second:/srv,"),
             (heads(7, HeadState::Reserved, &["second:/srv"]), "nobody has it yet: see the log of second:/srv,"),
@@ -221,9 +238,29 @@ mod tests {
             (heads(8, HeadState::Open, &[]), "second:/srv has it, and has not mounted it yet"),
             (heads(8, HeadState::Released, &[]), "let go of it again"),
         ] {
-            let Told::Otherwise(text) = told(&found, 7) else { panic!("{found:?} serves") };
+            let Told::Otherwise(text) = told(&found, heir, 7) else { panic!("{found:?} serves") };
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    #[test]
+    fn only_the_heir_that_mounts_it_ends_a_move_well() {
+        let heads =
+            |owner: &str, state| Heads { epoch: 8, owner: owner.to_owned(), state: Some(state), waiting: vec![] };
+        let (old, heir) = ("first:/srv (inode 3, born 1.000000000)", "second:/srv (inode 7, born 1.000000000)");
+        // The directory was made anew, and so is another.
+        for owner in [old, "second:/srv (inode 8, born 2.000000000)"] {
+            let Told::Taken(text) = told(&heads(owner, HeadState::Serves), heir, 7) else {
+                panic!("{owner} is no heir")
+            };
+            assert!(text.starts_with(&format!("{} took it instead of second:/srv", brief(owner))), "{text}");
+        }
+        let Told::Otherwise(text) = told(&heads(old, HeadState::Open), heir, 7) else { panic!("nobody serves") };
+        assert!(text.starts_with("first:/srv took it instead of second:/srv, and has not mounted it yet"), "{text}");
+        // A record keeps 128 bytes of a name.
+        let long = format!("second:/{}", "d".repeat(200));
+        assert_eq!(told(&heads(&long[..128], HeadState::Serves), &long, 7), Told::Served);
+        assert!(matches!(told(&heads(&long[..127], HeadState::Serves), &long, 7), Told::Taken(_)));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::control::protocol::Request;
 use crate::disks;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::mounting::mount_table::{self, Mount};
+use crate::mounting::namespaces;
 use crate::names::{printable, shown};
 use crate::process::{descriptors, programs, setup};
 
@@ -122,20 +123,25 @@ pub fn run(arguments: UmountArgs) -> Outcome {
 pub enum NotGivenUp {
     /// It is mounted as before.
     Stays(Failure),
+    /// It is unmounted here, and its daemon serves another mount namespace.
+    Elsewhere(Failure),
     /// It is unmounted, and the daemon did not end well.
     Badly(Failure),
 }
 
 /// Unmounts a volume that is mounted in one place and that no program uses, and waits for the daemon's end. Everything is
-/// durable then, and its locks are free.
+/// durable then, and it is given up in the cluster.
 pub fn give_up(mount: &Mount) -> Result<(), NotGivenUp> {
-    use NotGivenUp::{Badly, Stays};
+    use NotGivenUp::{Badly, Elsewhere, Stays};
     let dir = shown(&mount.dir);
     let stays = |text: String| Stays(Failure::new(exit::MOUNT_FAILED, text));
     let badly = |text: String| Badly(Failure::new(exit::MOUNT_FAILED, text));
     let all = mount_table::all().or_fail(exit::MOUNT_FAILED).map_err(Stays)?;
-    if let Some(other) = all.iter().find(|other| is_same(other, mount) && other.dir != mount.dir) {
+    if let Some(other) = second_place(&all, mount) {
         return Err(stays(format!("it is also mounted on {0}: unmount that first (umount {0})", shown(&other.dir))));
+    }
+    if let Some(process) = namespaces::keeping(mount) {
+        return Err(stays(format!("it is also mounted in the mount namespace of process {process}: end that first")));
     }
     let expected = match expect_exit(mount) {
         Ok(expected) => expected,
@@ -145,12 +151,23 @@ pub fn give_up(mount: &Mount) -> Result<(), NotGivenUp> {
     unmount(mount, 0).map_err(|e| Stays(refused(mount, &e)))?;
     match await_exit(mount, expected) {
         Exit::Clean => Ok(()),
+        Exit::NotLetGo(why) => Err(badly(format!("{dir} is unmounted with everything written, but {why}"))),
         Exit::Failed(why) => Err(badly(format!("{dir} is unmounted, but {why}"))),
-        Exit::StillMounted => Err(badly(format!(
-            "{dir} is unmounted here, but another mount namespace (a container?) still uses the volume, so it stays on \
-             this machine"
+        Exit::StillMounted => Err(Elsewhere(Failure::new(
+            exit::MOUNT_FAILED,
+            format!(
+                "{dir} is unmounted here, but another mount namespace (a container?) still uses the volume, so it stays on \
+                 this machine"
+            ),
         ))),
     }
+}
+
+/// Where else a volume is mounted. That may be the same directory again.
+fn second_place<'a>(all: &'a [Mount], mount: &Mount) -> Option<&'a Mount> {
+    let places: Vec<&Mount> = all.iter().filter(|other| is_same(other, mount)).collect();
+    let other = places.iter().find(|other| other.dir != mount.dir).or(places.last());
+    other.filter(|_| places.len() > 1).copied()
 }
 
 /// Unmounts, and retries for a while if the mount is in use.
@@ -305,6 +322,10 @@ fn finish(mount: &Mount, expected: Option<ExpectedExit>, verbose: bool) -> Outco
             }
             Ok(())
         }
+        Exit::NotLetGo(why) => {
+            tell!("oncefs: {} is unmounted and everything is durable, but {}", shown(&mount.dir), printable(&why));
+            Ok(())
+        }
         Exit::Failed(message) => {
             Err(Failure::new(exit::MOUNT_FAILED, format!("{} is unmounted, but {message}", shown(&mount.dir))))
         }
@@ -358,7 +379,7 @@ fn make_read_only(mount: &Mount) -> Outcome {
 /// The failure of a forced unmount. The kernel ends the connection before it finds that the mount is in use.
 fn cut_off(mount: &Mount, expected: Option<ExpectedExit>) -> Failure {
     let kept = match expected.map(|daemon| daemon.wait(NOTICE_PATIENCE)) {
-        Some(Exit::Clean) => "everything that had reached it is durable".to_owned(),
+        Some(Exit::Clean | Exit::NotLetGo(_)) => "everything that had reached it is durable".to_owned(),
         Some(Exit::Failed(message)) => message,
         Some(Exit::StillMounted) | None => "it may still be writing".to_owned(),
     };
@@ -421,5 +442,20 @@ mod tests {
         assert!(is_same(&mount("0:50", "/srv/a"), &unmounted), "a bind mount");
         assert!(!is_same(&mount("0:50", "/srv/b"), &unmounted), "mounted a moment later");
         assert!(!is_same(&mount("0:51", "/srv/a"), &unmounted));
+    }
+
+    #[test]
+    fn a_volume_that_is_mounted_twice_is_found_in_another_directory_and_in_the_same() {
+        let mount = |device: &str, dir: &str| Mount {
+            device: device.to_owned(),
+            dir: dir.into(),
+            kind: MOUNT_TYPE.into(),
+            source: "/srv/a".into(),
+            owner: Some(0),
+        };
+        let place = |all: &[Mount]| second_place(all, &mount("0:50", "/mnt")).map(|other| other.dir.clone());
+        assert_eq!(place(&[mount("0:50", "/mnt"), mount("0:51", "/other")]), None);
+        assert_eq!(place(&[mount("0:50", "/bound"), mount("0:50", "/mnt")]), Some("/bound".into()));
+        assert_eq!(place(&[mount("0:50", "/mnt"), mount("0:50", "/mnt")]), Some("/mnt".into()));
     }
 }

@@ -33,6 +33,8 @@ pub struct Connection {
 pub enum Exit {
     /// Everything is durable and the process is gone.
     Clean,
+    /// As `Clean`, and this is why the next machine may have to wait for the volume.
+    NotLetGo(String),
     /// The process is gone, after an error at the end.
     Failed(String),
     /// The kernel has not released the mount: it is still mounted elsewhere.
@@ -186,13 +188,14 @@ impl ExpectedExit {
         let outcome = self.outcome();
         let is_gone = await_readable(self.process.as_fd(), Some(SILENCE_MAX));
         match outcome {
-            Ok(()) if is_gone => Exit::Clean,
-            Ok(()) => Exit::Failed(format!("its daemon does not end: see its log ({})", logging::place())),
+            Ok(None) if is_gone => Exit::Clean,
+            Ok(Some(why)) if is_gone => Exit::NotLetGo(why),
+            Ok(_) => Exit::Failed(format!("its daemon does not end: see its log ({})", logging::place())),
             Err(message) => Exit::Failed(message),
         }
     }
 
-    fn outcome(&mut self) -> Result<(), String> {
+    fn outcome(&mut self) -> Result<Option<String>, String> {
         loop {
             match self.replies.next_reply().map_err(|e| e.to_string())? {
                 Reply::Closing => {
@@ -200,7 +203,7 @@ impl ExpectedExit {
                         tell!("oncefs: waiting until everything is durable");
                     }
                 }
-                Reply::Ok(_) => return Ok(()),
+                Reply::Ok(not_let_go) => return Ok(not_let_go.as_str().map(str::to_owned)),
                 Reply::Waiting | Reply::Working => return Err(OTHER_ANSWER.into()),
                 Reply::Error(message) => return Err(message),
             }
@@ -303,6 +306,22 @@ mod tests {
         assert!(silent.to_string().contains("has said nothing for 30 s"), "{silent}");
         let ended = told_by(&[works]).unwrap_err();
         assert!(ended.to_string().contains("ended without an answer"), "{ended}");
+    }
+
+    #[test]
+    fn a_volume_that_was_not_given_up_in_the_cluster_is_told_apart_from_one_that_was() {
+        for (last, expected) in [
+            ("{\"ok\":null}", Ok(None)),
+            ("{\"ok\":\"a command is at work\"}", Ok(Some("a command is at work".to_owned()))),
+            ("{\"error\":\"lost\"}", Err("lost".to_owned())),
+        ] {
+            let (volume, thread) = daemon(move |mut stream| {
+                stream.write_all(format!("\"waiting\"\n\"closing\"\n{last}\n").as_bytes()).unwrap();
+            });
+            let connection = Connection::open(volume.path()).unwrap().unwrap();
+            assert_eq!(connection.expect_exit().unwrap().outcome(), expected);
+            thread.join().unwrap();
+        }
     }
 
     #[test]

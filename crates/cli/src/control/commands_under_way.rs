@@ -33,6 +33,12 @@ impl UnderWay {
         Some(Begun(self.0.clone()))
     }
 
+    /// Waits until the request of the caller is the only one, at most for `patience`. False: another is still under way.
+    pub fn others_end(&self, patience: Duration) -> bool {
+        let waited = self.0.one_ended.wait_timeout_while(self.0.state(), patience, |state| state.begun > 1);
+        waited.unwrap_or_else(PoisonError::into_inner).0.begun <= 1
+    }
+
     /// No request begins any more. Waits for those under way, at most for `patience`. False: one is still under way.
     pub fn end_all(&self, patience: Duration) -> bool {
         let mut state = self.0.state();
@@ -58,6 +64,18 @@ impl Drop for Begun {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_is_alone_once_all_others_have_ended() {
+        let requests = UnderWay::default();
+        let (own, other) = (requests.begin(), requests.begin());
+        assert!(!requests.others_end(Duration::ZERO), "another is under way");
+        let waiting = requests.clone();
+        let waiter = std::thread::spawn(move || waiting.others_end(Duration::MAX));
+        drop(other);
+        assert!(waiter.join().unwrap() && own.is_some());
+        assert!(requests.begin().is_some(), "requests go on");
+    }
 
     #[test]
     fn requests_are_over_when_the_last_one_has_ended_and_none_begins_after_that() {

@@ -44,7 +44,8 @@ pub enum Request {
     Stats,
     /// Make everything durable.
     Commit,
-    /// Once the volume is closed, reserve it for a process that waits for it, for the length of a lease.
+    /// Once the volume is closed, reserve it for a process that waits for it, for the length of a lease. Refused while
+    /// another request is under way.
     ReserveFor {
         /// Its machine and directory. None: for nobody.
         heir: Option<String>,
@@ -241,7 +242,8 @@ pub enum Request {
         /// The number in its request.
         ticket: u64,
     },
-    /// Report when the mount has ended and everything is closed.
+    /// Report when the mount has ended and everything is closed: null, or why the volume was not given up in the
+    /// cluster.
     WaitExit,
 }
 

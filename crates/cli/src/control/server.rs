@@ -93,6 +93,11 @@ impl Server {
         }
     }
 
+    /// Waits until no request but that of the caller is under way, at most for `patience`. False: another still is.
+    pub fn others_end(&self, patience: Duration) -> bool {
+        self.requests.others_end(patience)
+    }
+
     /// Answers no request from here on, and waits for those under way, at most for `patience`. False: one is still under
     /// way.
     pub fn end_requests(&self, patience: Duration) -> bool {
@@ -111,12 +116,12 @@ impl Server {
         }
     }
 
-    /// Tells the waiting commands the outcome of closing the volume.
-    pub fn announce_closed(&self, outcome: Result<(), String>) {
+    /// Tells the waiting commands the outcome of closing the volume, and why it was not given up in the cluster, if so.
+    pub fn announce_closed(&self, outcome: Result<Option<String>, String>) {
         let mut waiting = self.waiting();
         waiting.is_closed = true;
         waiting.tell(&match outcome {
-            Ok(()) => Reply::Ok(serde_json::Value::Null),
+            Ok(not_let_go) => Reply::Ok(serde_json::json!(not_let_go)),
             Err(message) => Reply::Error(message),
         });
     }

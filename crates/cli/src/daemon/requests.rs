@@ -37,7 +37,7 @@ use crate::names::{Name, shown};
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
 
 /// The lock in the cluster is not given up while a command is at work for longer than this. As long as a lease: the next
-/// head waits no longer if the lock stays.
+/// head waits no longer if the lock stays. No failover begins then.
 const COMMANDS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Files open for writing in one answer.
@@ -136,32 +136,50 @@ impl OpenVolume {
             }
             drop(self.history.lock().unwrap_or_else(PoisonError::into_inner).take());
             let closed = self.file_system.close().and_then(|()| self.file_system.flush());
-            if closed.is_ok() && requests == Requests::Over {
-                self.let_go();
-            }
+            let let_go = self.let_go(closed.is_ok() && requests == Requests::Over);
             let outcome = match self.is_shut_down.load(Ordering::Acquire) {
                 true => Ok(()),
                 false => closed.map_err(|e| format!("not everything became durable: {e}")),
             };
             if let Some(control) = self.control.get() {
-                control.announce_closed(outcome.clone());
+                control.announce_closed(outcome.clone().map(|()| let_go.err()));
             }
             outcome
         };
         self.closed.get_or_init(close).clone()
     }
 
-    /// Gives up the lock in the cluster, unless a command is at work, which could change objects under the next head.
-    /// Threads that answer commands keep the volume to the end of the process, so dropping it is not enough.
-    fn let_go(&self) {
+    /// Gives up the lock in the cluster, unless something could change objects under the next head: a request of the
+    /// kernel, or a command at work. Threads that answer commands keep the volume to the end of the process, so dropping
+    /// it is not enough. An error says why the next head may have to wait.
+    fn let_go(&self, has_ended_well: bool) -> Result<(), String> {
         let store = self.file_system.store();
         if store.lease().is_none() {
-            return;
+            return Ok(());
         }
-        match self.control.get().is_none_or(|control| control.end_requests(COMMANDS_PATIENCE)) {
-            true => store.let_go(),
-            false => log::warn!("a command is still at work: the next head waits for the end of the lease"),
+        let let_go = match has_ended_well {
+            false => Err("the mount did not end well".to_owned()),
+            true if self.control.get().is_some_and(|control| !control.end_requests(COMMANDS_PATIENCE)) => {
+                Err("a command is still at work".to_owned())
+            }
+            true => store.let_go().map_err(|e| e.to_string()),
+        };
+        let_go
+            .map_err(|why| {
+                format!("it was not given up in the cluster ({why}), so the next head may wait for the lease")
+            })
+            .inspect_err(|why| log::warn!("{why}"))
+    }
+
+    /// Reserves the volume for the time after its end. Commands at work would keep it here.
+    fn reserve_for(&self, heir: Option<&str>) -> Result<Value, String> {
+        let lease = self.file_system.store().lease();
+        let lease = lease.ok_or("the volume has no lease, because it lies on this machine")?;
+        if heir.is_some() && self.control.get().is_some_and(|control| !control.others_end(COMMANDS_PATIENCE)) {
+            return Err("a command is at work on it: stop that, or let it end".to_owned());
         }
+        lease.reserve_for(heir.map(str::to_owned));
+        Ok(Value::Null)
     }
 
     /// Makes durable what the mode names, and nothing from then on. `sync` writes the kernel's dirty pages back; after
@@ -298,13 +316,7 @@ impl Handler for OpenVolume {
             Request::Version => Ok(json!(self.about)),
             Request::Stats => self.stats(),
             Request::Commit => store.commit().map(|()| Value::Null).map_err(|e| e.to_string()),
-            Request::ReserveFor { heir } => match store.lease() {
-                Some(lease) => {
-                    lease.reserve_for(heir.clone());
-                    Ok(Value::Null)
-                }
-                None => Err("the volume has no lease, because it lies on this machine".to_owned()),
-            },
+            Request::ReserveFor { heir } => self.reserve_for(heir.as_deref()),
             Request::Grow { bytes } => store.grow(*bytes).map(|()| Value::Null).map_err(|e| e.to_string()),
             Request::MountFlags { kernel_flags } => {
                 self.file_system.set_atime_policy(atime_policy(*kernel_flags));

@@ -7,4 +7,5 @@ pub mod hidden;
 pub mod key_file;
 pub mod mount_table;
 pub mod mounter;
+pub mod namespaces;
 pub mod options;

@@ -145,7 +145,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
 }
 
 /// `36 35 98:0 /root /dir options [tags...] - type source superoptions`, with octal escapes in the paths.
-fn parse(line: &[u8]) -> Option<Mount> {
+pub(super) fn parse(line: &[u8]) -> Option<Mount> {
     let fields: Vec<&[u8]> = line.split(|&b| b == b' ').collect();
     let dash = fields.iter().position(|f| *f == b"-")?;
     Some(Mount {

@@ -306,7 +306,10 @@ mod tests {
         fn hold(&self, place: &str, _succeeds: Option<&str>) -> ObjectResult<Hold> {
             let taken = self.1.clone();
             taken.lock().unwrap().push(place.to_owned());
-            Ok(Hold::of_twin(place, move || drop(taken.lock().unwrap().pop())))
+            Ok(Hold::of_twin(place, move || {
+                taken.lock().unwrap().pop();
+                Ok(())
+            }))
         }
 
         fn holder(&self) -> ObjectResult<Option<String>> {

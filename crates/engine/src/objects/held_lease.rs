@@ -182,15 +182,15 @@ impl Renewer {
     }
 
     /// Ends the thread, and notes in the record that the volume is closed and nothing is on its way. The caller has
-    /// flushed everything, and still holds the lock.
-    pub fn release(mut self) {
-        let Some(record) = self.stop() else { return };
-        if self.lease.end().is_none() {
-            let released = self.lease.released(record);
-            if let Err(error) = begin(&*self.objects, &released).wait() {
-                log::warn!("cannot note that the volume is closed ({error}): the next head waits for the lease");
-            }
-        }
+    /// flushed everything, and still holds the lock. A lease that is over is left as it is.
+    ///
+    /// # Errors
+    ///
+    /// The record is as it was, or not known: nobody finds a reservation.
+    pub fn release(mut self) -> crate::Result<()> {
+        let Some(record) = self.stop().filter(|_| self.lease.end().is_none()) else { return Ok(()) };
+        let noted = begin(&*self.objects, &self.lease.released(record)).wait();
+        noted.map_err(|e| crate::Error::io("noting that the volume is closed", e.into()))
     }
 
     fn stop(&mut self) -> Option<HeadRecord> {
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(first.lease().wait_for_end(), Some(End::TakenOver));
         let counted = first.lease().renewals();
         assert_eq!((counted.succeeded, counted.failed), (2, 1), "the second head's record refuses a renewal");
-        first.release();
+        first.release().unwrap();
         until("the second renews", || found().renewals > 0);
         assert_eq!((found().epoch, found().state), (2, HeadState::Open), "a head that lost its lease says nothing");
         let lease = second.lease().clone();
@@ -314,12 +314,12 @@ mod tests {
             pass(200);
             found().state == HeadState::Serves
         });
-        second.release();
+        second.release().unwrap();
         assert_eq!(found().state, HeadState::Released);
         assert_eq!(lease.wait_for_end(), None);
         let third = renewer(&objects, head(&objects));
         third.lease().reserve_for(Some("heir:/srv".to_owned()));
-        third.release();
+        third.release().unwrap();
         assert_eq!((found().state, found().owner), (HeadState::Reserved, "heir:/srv".to_owned()));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::Store;
 use crate::hash::{Hasher, TAG_SECRET_BYTES};
 use crate::objects::held_lease::HeldLease;
+use crate::{Error, Result, Store};
 
 impl Store {
     /// The volume's identity, which never changes.
@@ -20,17 +20,22 @@ impl Store {
 
     /// Lets another machine open a volume in objects, although this value lives on: ends the lease, and gives up the lock
     /// in the cluster. The caller has closed the volume without an error, answers no request any more, and has none under
-    /// way. After a lost lease, or without one, there is nothing to give up.
+    /// way. Without a lease there is nothing to give up.
+    ///
+    /// # Errors
+    ///
+    /// The lease is lost, or what was to be noted in the cluster, or unlocked there, was not: the next head may wait.
     ///
     /// A crash before or in it leaves the lock, and the next head waits for the end of the lease; the lock without the
     /// lease's last record does not occur, because that record comes first.
-    pub fn let_go(&self) {
-        let is_held = self.lease().is_some_and(|lease| lease.end().is_none());
-        if let Some(hold) = self.hold.as_ref().filter(|_| is_held) {
-            // The next head does not fence this process.
-            self.volume.base.health.end();
-            hold.let_go();
+    pub fn let_go(&self) -> Result<()> {
+        let (Some(hold), Some(lease)) = (&self.hold, self.lease()) else { return Ok(()) };
+        if lease.end().is_some() {
+            return Err(Error::io("giving up the volume", std::io::Error::other("its lease was lost before")));
         }
+        // The next head does not fence this process.
+        self.volume.base.health.end();
+        hold.let_go()
     }
 
     /// The secret of tags, for [`crate::tag_with`]. It tells nothing about fingerprints.

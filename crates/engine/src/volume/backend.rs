@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::ClusterReport;
 use crate::device::Device;
 use crate::kv::Kv;
 use crate::objects::held_lease::HeldLease;
@@ -11,6 +10,7 @@ use crate::pace::stopwatch::Stopwatch;
 use crate::signals::requests::Committer;
 use crate::space::ballast::Ballast;
 use crate::space::host::Host;
+use crate::{ClusterReport, Result};
 
 /// Keeps other openers away from a volume while it lives, and lets them in when it is dropped.
 pub trait Hold: Send + Sync {
@@ -25,7 +25,13 @@ pub trait Hold: Send + Sync {
     }
 
     /// Lets another machine open the volume, before this is dropped. The caller has closed the volume.
-    fn let_go(&self) {}
+    ///
+    /// # Errors
+    ///
+    /// The other may have to wait.
+    fn let_go(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Leaves the lock as a dead process does, whatever happens to this: the next opener keeps this process off first.
     /// Changes may still be under way.

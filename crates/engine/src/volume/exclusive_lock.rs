@@ -33,10 +33,10 @@ impl Hold for ExclusiveLock {
         self.objects.lock().as_ref().and_then(HeldObjects::lease)
     }
 
-    fn let_go(&self) {
+    fn let_go(&self) -> Result<()> {
         let objects = self.objects.lock().take();
         // It waits for the cluster, so after the lock.
-        drop(objects);
+        objects.map_or(Ok(()), HeldObjects::let_go)
     }
 
     fn leave(&self) {
@@ -55,7 +55,7 @@ impl Drop for ExclusiveLock {
     /// too, until it executes its program.
     fn drop(&mut self) {
         // Before the files: the next process that takes those must not find this one in the cluster.
-        self.let_go();
+        drop(self.objects.lock().take());
         for file in &self.files {
             // A device has no such lock, and neither has a file on a host without them.
             let _ = file.unlock();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use oncefs_rados::{Objects, Pool, Standbys};
 
-use crate::format::head_record::HeadState;
+use crate::format::head_record::{self, HeadState};
 use crate::objects::head;
 use crate::volume::{object_parts, superblock_file};
 use crate::{DataPlace, Error, Result};
@@ -23,6 +23,13 @@ pub struct Heads {
     pub state: Option<HeadState>,
     /// Machine and directory of each process that waits.
     pub waiting: Vec<String>,
+}
+
+impl Heads {
+    /// Whether the owner is `holder`, as a lock names it. The record keeps the begin of a long name.
+    pub fn is_owned_by(&self, holder: &str) -> bool {
+        head_record::is_kept_of(&self.owner, holder)
+    }
 }
 
 impl HeadWatch {

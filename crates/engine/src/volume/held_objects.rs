@@ -9,7 +9,7 @@ use crate::format::image::OBJECT_BYTES;
 use crate::objects::held_lease::{HeldLease, Renewer};
 use crate::objects::pool_room::ObjectRoom;
 use crate::objects::pool_room_watch::RoomWatch;
-use crate::{ClusterReport, PoolReport};
+use crate::{ClusterReport, Error, PoolReport, Result};
 
 /// The lock in the cluster, the lease, and the devices that the objects are.
 pub struct HeldObjects {
@@ -19,8 +19,8 @@ pub struct HeldObjects {
     devices: Vec<Arc<dyn Device>>,
     room: Arc<ObjectRoom>,
     room_watch: Option<RoomWatch>,
-    /// The lock stays in the cluster.
-    is_left: bool,
+    /// The lock stays in the cluster, or was given up.
+    is_over: bool,
 }
 
 impl HeldObjects {
@@ -33,7 +33,7 @@ impl HeldObjects {
         room: Arc<ObjectRoom>,
     ) -> std::io::Result<Self> {
         let room_watch = Some(RoomWatch::start(room.clone())?);
-        Ok(Self { hold, epoch, renewer: Some(renewer), devices, room, room_watch, is_left: false })
+        Ok(Self { hold, epoch, renewer: Some(renewer), devices, room, room_watch, is_over: false })
     }
 
     /// Who holds them, how the lease goes, and what the cluster tells of the pool.
@@ -60,8 +60,34 @@ impl HeldObjects {
 
     /// Leaves the lock to the next process, which fences this one: changes may be under way that no flush waits for.
     pub fn leave(&mut self) {
-        self.is_left = true;
+        self.is_over = true;
         self.hold.leave_to_the_next();
+    }
+
+    /// Notes that nothing is under way, and gives up the lock.
+    ///
+    /// # Errors
+    ///
+    /// Changes may still be under way, so the lock stays; or the note was not made, and nobody finds a reservation; or
+    /// the cluster does not unlock.
+    pub fn let_go(mut self) -> Result<()> {
+        self.end()
+    }
+
+    /// No change may be under way when the lock is free: the next process fences nobody then, and the change could
+    /// come after its own.
+    fn end(&mut self) -> Result<()> {
+        drop(self.room_watch.take());
+        if std::mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
+        if let Some(error) = self.devices.iter().find_map(|device| device.flush().err()) {
+            self.hold.leave_to_the_next();
+            return Err(Error::io("the lock stays, because changes of objects may be under way: flushing them", error));
+        }
+        let noted = self.renewer.take().map_or(Ok(()), Renewer::release);
+        let unlocked = self.hold.give_up().map_err(|e| Error::io("giving up the lock", e.into()));
+        noted.and(unlocked)
     }
 
     /// The lease.
@@ -71,21 +97,9 @@ impl HeldObjects {
 }
 
 impl Drop for HeldObjects {
-    /// No change may be under way when the lock is free: the next process fences nobody then, and the change could
-    /// come after its own.
     fn drop(&mut self) {
-        drop(self.room_watch.take());
-        if self.is_left {
-            return;
-        }
-        let failed = self.devices.iter().find_map(|device| device.flush().err());
-        match (failed, self.renewer.take()) {
-            (None, Some(renewer)) => renewer.release(),
-            (Some(error), _) => {
-                log::error!("changes of the objects may still be under way, so their lock stays: {error}");
-                self.hold.leave_to_the_next();
-            }
-            (None, None) => {}
+        if let Err(error) = self.end() {
+            log::warn!("the objects of the volume were not given up well: {error}");
         }
     }
 }
@@ -115,7 +129,10 @@ mod tests {
             let shared: Arc<dyn Objects> = Arc::new(objects.clone());
             let is_locked = Arc::new(AtomicBool::new(true));
             let lock = is_locked.clone();
-            let hold = ObjectHold::of_twin("head", move || lock.store(false, SeqCst));
+            let hold = ObjectHold::of_twin("head", move || {
+                lock.store(false, SeqCst);
+                Ok(())
+            });
             let record = head::begin(&objects, HeadRecord::unbegun(), &[]).unwrap();
             let renewer = Renewer::start(shared.clone(), record, clock(), clock).unwrap();
             renewer.lease().reserve_for(Some("heir".to_owned()));
@@ -125,10 +142,23 @@ mod tests {
                 faults.arm(faults.count(), Fault::Broken, Lasts::UntilMended);
             }
             let room = Arc::new(ObjectRoom::of(shared));
-            drop(HeldObjects::new(hold, 1, renewer, vec![Arc::new(device)], room).unwrap());
+            let held = HeldObjects::new(hold, 1, renewer, vec![Arc::new(device)], room).unwrap();
+            assert_eq!(held.let_go().is_err(), fails);
             let state = head::last(&objects).unwrap().unwrap().state;
             let expected = if fails { (true, HeadState::Open) } else { (false, HeadState::Reserved) };
             assert_eq!((is_locked.load(SeqCst), state), expected);
         }
+    }
+
+    #[test]
+    fn a_lock_that_the_cluster_does_not_give_up_is_told() {
+        let objects = MemoryObjects::default();
+        let shared: Arc<dyn Objects> = Arc::new(objects.clone());
+        let hold = ObjectHold::of_twin("head", || Err(oncefs_rados::Error::Fenced));
+        let record = head::begin(&objects, HeadRecord::unbegun(), &[]).unwrap();
+        let renewer = Renewer::start(shared.clone(), record, clock(), clock).unwrap();
+        let held = HeldObjects::new(hold, 1, renewer, Vec::new(), Arc::new(ObjectRoom::of(shared))).unwrap();
+        let told = held.let_go().unwrap_err().to_string();
+        assert!(told.contains("giving up the lock"), "{told}");
     }
 }

@@ -277,6 +277,14 @@ fn a_failover_moves_a_volume_with_what_was_not_synced_to_the_standby_that_was_na
     let told = first.refused("failover", &["--to", &heir]);
     assert!(told.contains("in use") && told.contains("nothing has changed") && is_mounted(&first), "{told}");
     drop(open);
+    let mut copy = Command::new("unshare");
+    let copy = Reaped(copy.args(["--mount", "--propagation", "private", "sleep", "1000"]).spawn().unwrap());
+    let name = PathBuf::from(format!("/proc/{}/comm", copy.0.id()));
+    eventually("another mount namespace has a copy of the mount", || fs::read(&name).unwrap() == b"sleep\n");
+    let told = first.refused("failover", &["--to", &heir]);
+    let place = format!("in the mount namespace of process {}", copy.0.id());
+    assert!(told.contains(&place) && told.contains("nothing has changed") && is_mounted(&first), "{told}");
+    drop(copy);
     fs::write(first.dir().join("file"), bytes(1, MIB as usize)).unwrap();
     let told = first.succeeds("failover", &["--to", &heir]);
     assert!(told.contains(&format!("goes to {heir}")) && told.contains("has mounted it"), "{told}");

@@ -30,6 +30,8 @@ impl Announcer {
         let (ends, ending) = announcement.begin();
         let work = move || {
             repeat(&standbys, &place, &ends);
+            // The process may exit once it hears of the end, and must not while the connection is being closed.
+            drop(standbys);
             drop(ending);
         };
         thread::Builder::new().name("oncefs-standby".to_owned()).spawn(work)?;

@@ -26,14 +26,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use oncefs_fs::{Attributes, Error, FileSystem, Ino, Result};
-use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service, flags::init, may_be_late};
+use oncefs_transport::{Errno, Negotiation, Operation, Reply, Request, Service, flags::init};
 
 use crate::durable::{is_synchronous, reply_durably};
 use crate::init::negotiate;
 use crate::inode_counts::InodeCounts;
 use crate::kernel_cache::KernelCache;
 use crate::mount_flags::MountFlags;
-use crate::patience::{OtherIsLate, Patience};
+use crate::patience::Patience;
 use crate::privileges::Credentials;
 use crate::reply::{reply_done, reply_entry};
 use crate::request_memory;
@@ -171,20 +171,13 @@ impl Adapter {
         }
     }
 
-    /// Whether the present request, which writes no disk, may wait for others. `late` keeps count of it until it has been
-    /// answered.
-    fn may_be_late(&self, late: &mut Option<OtherIsLate>) -> bool {
-        *late = self.config.patience.other_is_late().filter(|_| may_be_late());
-        late.is_some()
-    }
-
     fn is_room_coming(&self) -> bool {
         self.room_maker.as_ref().is_some_and(RoomMaker::is_room_coming)
     }
 
     /// A place for a request that waits for room and keeps `bytes` bytes meanwhile.
     fn place(&self, bytes: usize) -> Option<Place> {
-        self.room_maker.as_ref()?.place(bytes, self.config.patience.other_is_late()?)
+        self.room_maker.as_ref()?.place(bytes, self.config.patience.other_waits()?)
     }
 
     /// A place for a write of `bytes` bytes. A write of a disk that must not wait for long waits like one of any file.

@@ -44,8 +44,8 @@ pub struct Patience {
     reserve_bytes: Option<u64>,
     /// Requests over rings that can be late. None: they come without rings, and nothing bounds them.
     late_max: Option<usize>,
-    /// Those of other files that are.
-    others_late: Arc<AtomicUsize>,
+    /// Those of other files that wait for room.
+    others_waiting: Arc<AtomicUsize>,
     /// Writes that waited and were answered, ...
     waited: AtomicU64,
     /// ... and those of them for which no room came.
@@ -107,19 +107,19 @@ impl Patience {
         self.late_max.map_or(REQUESTS_MAX, of_disks)
     }
 
-    /// Requests of other files that can be late beside those.
+    /// Requests of other files that can wait for room beside those.
     fn others_max(&self) -> usize {
-        self.late_max.map_or(usize::MAX, |late| late.saturating_sub(self.waits_max()).max(1))
+        self.late_max.map_or(usize::MAX, |late| late.saturating_sub(self.waits_max()))
     }
 
-    /// A request of another file asks to be late. None: while there are disks, the rest of the entries is for their
-    /// writes, which must not fail because others wait. Requests that were late before the first disk was attached
-    /// still count.
-    pub(crate) fn other_is_late(&self) -> Option<OtherIsLate> {
+    /// A request of another file asks to wait for room. None: while there are disks, the rest of the entries is for their
+    /// writes, which must not fail because others wait. Requests that waited before the first disk was attached still
+    /// count.
+    pub(crate) fn other_waits(&self) -> Option<OtherWaits> {
         let max = if self.is_any.load(Ordering::Acquire) { self.others_max() } else { usize::MAX };
-        let more = |late: usize| (late < max).then_some(late + 1);
-        let is_free = self.others_late.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
-        is_free.then(|| OtherIsLate(self.others_late.clone()))
+        let more = |waiting: usize| (waiting < max).then_some(waiting + 1);
+        let is_free = self.others_waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok();
+        is_free.then(|| OtherWaits(self.others_waiting.clone()))
     }
 
     /// Lets writes of a file wait for so long, until the mount ends. Zero: they fail at once, like those of any file.
@@ -207,11 +207,11 @@ impl Patience {
     }
 }
 
-/// A late request of a file that is no disk. Dropping it ends that.
+/// A waiting request of a file that is no disk. Dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct OtherIsLate(Arc<AtomicUsize>);
+pub(crate) struct OtherWaits(Arc<AtomicUsize>);
 
-impl Drop for OtherIsLate {
+impl Drop for OtherWaits {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -304,19 +304,22 @@ mod tests {
     fn others_leave_the_entries_of_rings_to_disks_and_are_not_bounded_without_them() {
         let with = |late: Option<usize>| Patience::new(None, late);
         let bounds = |late| (with(late).waits_max(), with(late).others_max());
-        let of = [None, Some(40), Some(35), Some(6), Some(4), Some(1)].map(bounds);
-        assert_eq!(of, [(32, usize::MAX), (32, 8), (32, 3), (4, 2), (4, 1), (1, 1)]);
+        assert_eq!([None, Some(40), Some(6), Some(4)].map(bounds), [(32, usize::MAX), (32, 8), (4, 2), (4, 0)]);
+        for late in 0..50 {
+            let (disks, others) = bounds(Some(late));
+            assert!(disks + others <= late && disks >= late.min(REQUESTS_MIN), "{late}: {disks} and {others}");
+        }
 
         let patience = with(Some(6));
-        let before: Vec<_> = (0..5).map(|_| patience.other_is_late().unwrap()).collect();
+        let before: Vec<_> = (0..5).map(|_| patience.other_waits().unwrap()).collect();
         patience.set(DISK, MINUTE);
-        assert!(patience.other_is_late().is_none(), "those from before count");
+        assert!(patience.other_waits().is_none(), "those from before count");
         drop(before);
-        let beside = [0, 1].map(|_| patience.other_is_late().unwrap());
-        assert!(patience.other_is_late().is_none());
+        let beside = [0, 1].map(|_| patience.other_waits().unwrap());
+        assert!(patience.other_waits().is_none());
         drop(beside);
-        assert!(patience.other_is_late().is_some());
-        assert!((0..10).all(|_| with(None).other_is_late().is_some()));
+        assert!(patience.other_waits().is_some());
+        assert!((0..10).all(|_| with(None).other_waits().is_some()));
     }
 
     #[test]

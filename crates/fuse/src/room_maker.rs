@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use oncefs_fs::{Error, FileSystem, Result, Room};
 use oncefs_transport::may_be_late;
 
-use crate::patience::{Deadline, OtherIsLate, REQUESTS_MAX, Wait};
+use crate::patience::{Deadline, OtherWaits, REQUESTS_MAX, Wait};
 
 /// How long a request waits while deleted files are being freed, and how long if that is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(crate) struct Place {
     /// Of a write of a disk.
     wait: Option<Wait>,
     /// Of any other request.
-    _other: Option<OtherIsLate>,
+    other: Option<OtherWaits>,
 }
 
 impl Place {
@@ -97,9 +97,9 @@ impl RoomMaker {
 
     /// A place for the present request, which keeps `bytes` bytes. None: the waiting requests already take too much, or
     /// this request must not wait, because the requests that make room for it come through the same queue.
-    pub(crate) fn place(&self, bytes: usize, other: OtherIsLate) -> Option<Place> {
+    pub(crate) fn place(&self, bytes: usize, other: OtherWaits) -> Option<Place> {
         let mut place = Self::place_of(&self.taken, WAITING_BYTES_MAX, bytes)?;
-        place._other = Some(other);
+        place.other = Some(other);
         Some(place)
     }
 
@@ -114,7 +114,7 @@ impl RoomMaker {
         let bytes = bytes + WAITER_BYTES;
         let more = |taken: usize| (taken + bytes <= bytes_max).then_some(taken + bytes);
         let is_free = may_be_late() && taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        is_free.then(|| Place { bytes, taken: taken.clone(), wait: None, _other: None })
+        is_free.then(|| Place { bytes, taken: taken.clone(), wait: None, other: None })
     }
 
     /// Makes room, retries a request that found none, and then replies.
@@ -129,7 +129,9 @@ impl RoomMaker {
         let try_again = move |may_wait: bool| match again() {
             Err(Error::NoSpace) if may_wait => false,
             result => {
-                if let Some((reply, place)) = reply.take() {
+                if let Some((reply, mut place)) = reply.take() {
+                    // Its entry is not free before the reply.
+                    let _other = place.other.take();
                     place.end(!matches!(result, Err(Error::NoSpace)));
                     reply(result);
                 }
@@ -203,7 +205,7 @@ mod tests {
     use crate::patience::Patience;
 
     fn place(room_maker: &RoomMaker, bytes: usize) -> Option<Place> {
-        room_maker.place(bytes, Patience::default().other_is_late().unwrap())
+        room_maker.place(bytes, Patience::default().other_waits().unwrap())
     }
 
     /// Requests that find room when `is_room`; each sends its number and whether it found some.

@@ -1,7 +1,7 @@
 //! Answers the ioctls for the flags of files.
 
 use oncefs_fs::{FileFlags, FileSystem, Ino, Result};
-use oncefs_transport::{Errno, Reply};
+use oncefs_transport::{Errno, Reply, may_be_late};
 
 use super::Adapter;
 use super::late::can_set_flags;
@@ -27,17 +27,15 @@ impl Adapter {
                     Err(error) => reply.error(errno(&error)),
                 }
             }
+            Ok(FlagRequest::Set(..)) if !can_set_flags(self.kernel_cache.has_writer(ino), may_be_late) => {
+                reply.error(Errno::new(libc::EBUSY));
+            }
             Ok(FlagRequest::Set(flags, compressed)) => {
-                let mut late = None;
-                if !can_set_flags(self.kernel_cache.has_writer(ino), || self.may_be_late(&mut late)) {
-                    return reply.error(Errno::new(libc::EBUSY));
-                }
                 let has_to_be = self.config.flags.is_sync();
                 self.kernel_cache.when_written_back(ino, 0, move || {
                     let set = set_all(&file_system, ino, flags, compressed);
                     reply_durably(&file_system, has_to_be, set, move |answer| {
                         reply_with(answer, reply, |reply, ()| reply.ioctl(0, &[]));
-                        drop(late);
                     });
                 });
             }

@@ -9,7 +9,7 @@ pub(super) enum Search {
     Exact,
     /// Treat the file as data up to its end, after the pages beyond the known end have arrived.
     AllData,
-    /// Treat the file as data up to the known end.
+    /// Treat the file as data up to the known end, and nothing as known beyond it.
     AsKnown,
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use oncefs_engine::BLOCK_BYTES;
 use oncefs_fs::{AllocateMode, FileSystem, Ino, Whence};
-use oncefs_transport::{Errno, Reply};
+use oncefs_transport::{Errno, Reply, may_be_late};
 
 use super::Adapter;
 use super::late::{Search, search};
@@ -64,13 +64,11 @@ impl Adapter {
         };
         let Ok(at) = u64::try_from(at) else { return reply.error(Errno::new(libc::ENXIO)) };
         let file_system = self.file_system.clone();
-        let mut late = None;
-        let way = search(self.kernel_cache.has_writer(ino), is_writing(of), || self.may_be_late(&mut late));
+        let way = search(self.kernel_cache.has_writer(ino), is_writing(of), may_be_late);
         if way == Search::Exact {
             return self.kernel_cache.when_written_back(ino, 0, move || {
                 let found = file_system.lseek(ino, at, whence).map_err(|error| errno(&error));
                 reply_with(found, reply, Reply::found_at);
-                drop(late);
             });
         }
         // The end of the file may exist only in a writer's pages. The pages before the known end stay in the kernel.
@@ -78,13 +76,13 @@ impl Adapter {
         match size(&file_system) {
             Ok(known) if whence == Whence::Data && at < known => reply.found_at(at),
             Ok(known) if way == Search::AsKnown => {
-                reply_with(within(at, known, whence).ok_or(Errno::new(libc::ENXIO)), reply, Reply::found_at);
+                // ENXIO would say that there is no data, and a copy would lose what the writer's pages hold.
+                reply_with(within(at, known, whence).ok_or(Errno::new(libc::EBUSY)), reply, Reply::found_at);
             }
             Ok(known) => self.kernel_cache.when_written_back(ino, known, move || {
                 let found = size(&file_system).map_err(|error| errno(&error));
                 let found = found.and_then(|size| within(at, size, whence).ok_or(Errno::new(libc::ENXIO)));
                 reply_with(found, reply, Reply::found_at);
-                drop(late);
             }),
             Err(error) => reply.error(errno(&error)),
         }

@@ -35,13 +35,16 @@ pub fn invalidate_entry(parent: u64, name: &[u8]) -> Message {
     message(INVALIDATE_ENTRY, &body)
 }
 
+/// The root's inode number, which the kernel always knows.
+pub const ROOT: u64 = 1;
+
 /// Makes the kernel send a request (`FUSE_NOTIFY_REPLY`) with `unique` as its number, and with no bytes of the cached
-/// pages of the root, which is always there.
-pub fn retrieve_nothing(unique: u64) -> Message {
-    const ROOT: u64 = 1;
+/// pages of an inode. The kernel must know the inode, and newer kernels refuse any but a regular file (EINVAL; 6.18.44
+/// does).
+pub fn retrieve_nothing(unique: u64, inode: u64) -> Message {
     let mut body = Writer::with_capacity(32);
     // From the beginning, no bytes, and padding.
-    body.u64(unique).u64(ROOT).u64(0).u32(0).u32(0);
+    body.u64(unique).u64(inode).u64(0).u32(0).u32(0);
     message(RETRIEVE, &body.finish(32))
 }
 
@@ -73,7 +76,7 @@ mod tests {
         assert_eq!((&message[..4], message.len()), (&36_u32.to_ne_bytes()[..], 36));
         assert_eq!((&message[4..8], &message[16..24]), (&3_i32.to_ne_bytes()[..], &5_u64.to_ne_bytes()[..]));
         assert_eq!((&message[24..28], &message[32..]), (&3_u32.to_ne_bytes()[..], &b"new\0"[..]));
-        let message = retrieve_nothing(6);
+        let message = retrieve_nothing(6, 1);
         assert_eq!((&message[..4], message.len()), (&48_u32.to_ne_bytes()[..], 48));
         assert_eq!((&message[4..8], &message[16..24]), (&5_i32.to_ne_bytes()[..], &6_u64.to_ne_bytes()[..]));
         assert_eq!((&message[24..32], &message[32..]), (&1_u64.to_ne_bytes()[..], &[0; 16][..]));

@@ -10,6 +10,7 @@ use crate::protocol::Malformed;
 use crate::protocol::header::{IN_BYTES, encode_out};
 
 /// Layout of `fuse_uring_req_header`: the header of the request or the reply, the operation's own header, the entry's.
+const INODE_AT: usize = 16;
 const OPERATION_AT: usize = 128;
 const OPERATION_BYTES: usize = 128;
 const COMMIT_ID_AT: usize = 256 + 8;
@@ -59,6 +60,11 @@ impl Entry {
         assert!(at + N <= HEADERS_BYTES, "{N} bytes at {at} of {HEADERS_BYTES}");
         // SAFETY: within the headers, checked; initialised, since fresh memory is zero.
         unsafe { self.base.add(at).cast::<[u8; N]>().read() }
+    }
+
+    /// The number of the inode that the present request is for.
+    pub(super) fn inode(&self) -> u64 {
+        u64::from_ne_bytes(self.header(INODE_AT))
     }
 
     /// The number for committing the reply to the present request.

@@ -175,6 +175,7 @@ impl RingThread {
                 return self.submit_again(index, turn);
             }
             (Turn::Registering, _) if self.held[index].is_spare => {
+                self.post.spares.end(queue);
                 log::warn!("the kernel takes no further entry of queue {queue}: {error}");
             }
             (Turn::Registering, _) => {
@@ -214,7 +215,7 @@ impl RingThread {
         let own_fresh = self.held.iter().filter(|held| held.is_fresh && held.queue == queue).count();
         self.mailbox.begin_request(queue, is_steady, own_fresh);
         let entry = self.held[index].entry.clone();
-        dispatch(server, &self.mailbox, &entry, index);
+        dispatch(server, &self.mailbox, &entry, (index, queue));
         self.held[index].is_steady = self.mailbox.is_steady();
         self.commit()?;
         if self.held[index].turn == Turn::Ours {
@@ -244,8 +245,8 @@ impl RingThread {
     ///
     /// The kernel sends the new entry a request that was asked for, and with the reply to it the entry comes back for
     /// those that are queued.
-    fn add_spare(&mut self, server: &Server, index: usize) -> io::Result<()> {
-        let Held { queue, turn: Turn::Ours, .. } = self.held[index] else { return Ok(()) };
+    fn add_spare(&mut self, server: &Server, late: usize) -> io::Result<()> {
+        let Held { queue, turn: Turn::Ours, .. } = self.held[late] else { return Ok(()) };
         if self.has_entry(queue) || !self.can_add() || !self.post.spares.take(queue) {
             return Ok(());
         }
@@ -254,31 +255,36 @@ impl RingThread {
                 self.register(index)?;
                 self.held[index].is_fresh = true;
                 self.ring.submit(0)?;
-                if !self.ask_for_request(server, queue) {
+                let inode = self.held[late].entry.inode();
+                if !self.ask_for_request(server, queue, inode) {
                     self.is_no_more_fresh(index);
                 }
                 Ok(())
             }
             Err(e) => {
                 self.post.spares.lose_fresh(queue);
+                self.post.spares.end(queue);
                 log::warn!("no further entry for queue {queue}: {e}");
                 Ok(())
             }
         }
     }
 
-    /// Has the kernel send a request to a queue. It goes to the queue of the CPU that asks. False: it sends none, and a
-    /// later request makes the new entry steady.
-    fn ask_for_request(&self, server: &Server, queue: u16) -> bool {
+    /// Has the kernel send a request to a queue: of the inode of the late request, or of the root. It goes to the queue of
+    /// the CPU that asks. False: it sends none, and a later request makes the new entry steady.
+    fn ask_for_request(&self, server: &Server, queue: u16, inode: u64) -> bool {
         if cpus::current() != usize::from(queue) && !(cpus::run_on(&[queue.into()])) {
             return false;
         }
-        let asked = notification::retrieve_nothing(self.post.spares.next_asked());
-        let sent = server.device().notify(&asked);
-        if let Err(e) = &sent {
-            log::debug!("the kernel sends no request for a new entry of queue {queue}: {e}");
-        }
-        sent.is_ok()
+        // Some kernels refuse any but a regular file, and all know the root.
+        [inode, notification::ROOT].into_iter().any(|inode| {
+            let asked = notification::retrieve_nothing(self.post.spares.next_asked(), inode);
+            let sent = server.device().notify(&asked);
+            if let Err(e) = &sent {
+                log::debug!("the kernel sends no request of inode {inode} for a new entry of queue {queue}: {e}");
+            }
+            sent.is_ok()
+        })
     }
 
     /// Sets the owner and returns the previous one.
@@ -316,6 +322,9 @@ impl RingThread {
         for finished in self.mailbox.take() {
             self.prepare(&finished);
             self.commit_one(finished.index)?;
+            if finished.is_late {
+                self.post.spares.lose_returning(finished.queue);
+            }
         }
         Ok(())
     }
@@ -335,8 +344,8 @@ impl RingThread {
     }
 }
 
-fn dispatch(server: &Arc<Server>, mailbox: &Arc<Mailbox>, entry: &Arc<Entry>, index: usize) {
-    let slot = |is_payload_free| Slot { mailbox: mailbox.clone(), entry: entry.clone(), index, is_payload_free };
+fn dispatch(server: &Arc<Server>, mailbox: &Arc<Mailbox>, entry: &Arc<Entry>, (index, queue): (usize, u16)) {
+    let slot = |is_payload_free| Slot { mailbox: mailbox.clone(), entry: entry.clone(), index, queue, is_payload_free };
     // SAFETY: the kernel gave the entry a request, and it is committed after this function. Replies are written to the
     // payload meanwhile only where the request has none.
     match unsafe { entry.message() } {

@@ -17,6 +17,9 @@ use crate::errno::Errno;
 /// A reply to commit.
 pub(super) struct Finished {
     pub(super) index: usize,
+    pub(super) queue: u16,
+    /// The request was late: another thread replied.
+    pub(super) is_late: bool,
     unique: u64,
     error: i32,
     body: Body,
@@ -43,8 +46,10 @@ pub(crate) struct Mailbox {
     is_steady: AtomicBool,
     /// How many fresh entries the thread has for that queue.
     own_fresh: AtomicUsize,
-    /// The present request may be late.
+    /// The present request may be late, ...
     may_be_late: AtomicBool,
+    /// ... or was told that it may not.
+    must_not_be_late: AtomicBool,
 }
 
 impl Mailbox {
@@ -53,9 +58,20 @@ impl Mailbox {
         let bell = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (replies, is_closed) = (Mutex::default(), AtomicBool::new(false));
         let no = || AtomicBool::new(false);
-        let (queue, is_steady, may_be_late) = (AtomicU16::new(0), no(), no());
+        let (queue, is_steady, may_be_late, must_not_be_late) = (AtomicU16::new(0), no(), no(), no());
         let (thread, own_fresh) = (thread::current().id(), AtomicUsize::new(0));
-        Ok(Self { replies, thread, bell, is_closed, spares, queue, is_steady, own_fresh, may_be_late })
+        Ok(Self {
+            replies,
+            thread,
+            bell,
+            is_closed,
+            spares,
+            queue,
+            is_steady,
+            own_fresh,
+            may_be_late,
+            must_not_be_late,
+        })
     }
 
     /// A request of a queue is about to be served. `is_steady`: whether its entry is steady. `own_fresh`: the number of
@@ -65,17 +81,21 @@ impl Mailbox {
         self.queue.store(queue, Ordering::Relaxed);
         self.is_steady.store(is_steady, Ordering::Relaxed);
         self.may_be_late.store(false, Ordering::Relaxed);
+        self.must_not_be_late.store(false, Ordering::Relaxed);
     }
 
     /// Whether the queue goes on while the present request waits for others. If so, its entry is not steady any more.
     pub(super) fn leaves_room(&self) -> bool {
-        if !self.may_be_late.load(Ordering::Relaxed) {
+        if !self.may_be_late.load(Ordering::Relaxed) && !self.must_not_be_late.load(Ordering::Relaxed) {
             let queue = self.queue.load(Ordering::Relaxed);
             let goes_on = match self.is_steady.load(Ordering::Relaxed) {
-                true => self.spares.let_go_soon(queue, self.own_fresh.load(Ordering::Relaxed)),
+                true => self
+                    .spares
+                    .let_go_soon(queue, self.own_fresh.load(Ordering::Relaxed), || self.has_late_reply(queue)),
                 false => self.spares.has_steady(queue),
             };
             self.may_be_late.store(goes_on, Ordering::Relaxed);
+            self.must_not_be_late.store(!goes_on, Ordering::Relaxed);
         }
         self.may_be_late.load(Ordering::Relaxed)
     }
@@ -110,10 +130,19 @@ impl Mailbox {
         std::mem::take(&mut self.replies.lock())
     }
 
+    /// Whether a late reply for a queue waits for the thread.
+    fn has_late_reply(&self, queue: u16) -> bool {
+        self.replies.lock().iter().any(|reply| reply.is_late && reply.queue == queue)
+    }
+
     fn put(&self, reply: Finished) {
+        let is_late = reply.is_late;
+        if is_late {
+            self.spares.add_returning(reply.queue);
+        }
         self.replies.lock().push(reply);
         // The thread itself checks for replies after the request's handler.
-        if thread::current().id() != self.thread {
+        if is_late {
             self.ring();
         }
     }
@@ -148,6 +177,7 @@ pub(crate) struct Slot {
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) entry: Arc<Entry>,
     pub(super) index: usize,
+    pub(super) queue: u16,
     /// The payload holds no bytes of the request, so a reply may be written there at any time.
     pub(super) is_payload_free: bool,
 }
@@ -199,6 +229,7 @@ impl Slot {
     }
 
     fn finish(&self, unique: u64, error: i32, body: Body) {
-        self.mailbox.put(Finished { index: self.index, unique, error, body });
+        let is_late = thread::current().id() != self.mailbox.thread;
+        self.mailbox.put(Finished { index: self.index, queue: self.queue, is_late, unique, error, body });
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Spares {
     steady: Box<[AtomicUsize]>,
     /// By queue: the number of fresh entries.
     fresh: Box<[AtomicUsize]>,
+    /// By queue: the number of late replies that have come and that no thread has committed yet.
+    returning: Box<[AtomicUsize]>,
     /// How many requests were asked for.
     asked: AtomicU64,
 }
@@ -43,7 +45,16 @@ impl Spares {
     pub(crate) fn new(count: usize, queues: usize, share: usize) -> Self {
         let zeros = || (0..queues).map(|_| AtomicUsize::new(0)).collect();
         let (left, asked) = (AtomicUsize::new(count), AtomicU64::new(0));
-        Self { left, share, threads: zeros(), taken: zeros(), steady: zeros(), fresh: zeros(), asked }
+        Self {
+            left,
+            share,
+            threads: zeros(),
+            taken: zeros(),
+            steady: zeros(),
+            fresh: zeros(),
+            returning: zeros(),
+            asked,
+        }
     }
 
     /// A number for a request that is asked for. The lowest bit stands for interrupts.
@@ -66,16 +77,19 @@ impl Spares {
         self.fresh[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while another thread adds an entry
-    /// to the queue, or has a fresh one: that thread has no other request to serve. `own`: how many fresh entries of the
-    /// queue the calling thread has. They stay fresh until it has served its present request.
-    pub(super) fn let_go_soon(&self, queue: u16, own: usize) -> bool {
+    /// As [`Spares::let_go`]. If the entry is the last steady one, waits for a moment while another is coming. `own`: how
+    /// many fresh entries of the queue the calling thread has. They stay fresh until it has served its present request.
+    /// `has_own`: whether that thread has a late reply for the queue, which it commits right after the request.
+    pub(super) fn let_go_soon(&self, queue: u16, own: usize, has_own: impl Fn() -> bool) -> bool {
         for _ in 0..FRESH_LOOKS {
             if self.let_go(queue) {
                 return true;
             }
-            let is_any_fresh = self.fresh[usize::from(queue)].load(Ordering::Acquire) > own;
-            if !is_any_fresh && !self.adds_soon(queue) {
+            if has_own() {
+                self.lose_steady(queue);
+                return true;
+            }
+            if !self.is_any_coming(queue, own) {
                 break;
             }
             thread::sleep(FRESH_LOOK);
@@ -119,11 +133,29 @@ impl Spares {
         is_taken
     }
 
-    /// Whether other threads add to a queue of whose entries only one is steady: each does once its last one is late, as
-    /// long as there are spares.
-    fn adds_soon(&self, queue: u16) -> bool {
+    /// Whether a queue of whose entries only one is steady gets another: a late reply is about to be committed, an entry
+    /// of another thread is fresh, or another thread adds one. Each does once its last entry is late, as long as there
+    /// are spares.
+    fn is_any_coming(&self, queue: u16, own: usize) -> bool {
         let of = |counts: &[AtomicUsize]| counts[usize::from(queue)].load(Ordering::Acquire);
-        of(&self.threads) > 1 && of(&self.taken) < self.share && self.left.load(Ordering::Acquire) > 0
+        let is_any_added =
+            of(&self.threads) > 1 && of(&self.taken) < self.share && self.left.load(Ordering::Acquire) > 0;
+        of(&self.returning) > 0 || of(&self.fresh) > own || is_any_added
+    }
+
+    /// A late reply has come to an entry of a queue.
+    pub(super) fn add_returning(&self, queue: u16) {
+        self.returning[usize::from(queue)].fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It is committed.
+    pub(super) fn lose_returning(&self, queue: u16) {
+        self.returning[usize::from(queue)].fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// The spare that a queue took last is not to be had: it takes no more.
+    pub(super) fn end(&self, queue: u16) {
+        self.taken[usize::from(queue)].store(self.share, Ordering::Release);
     }
 }
 
@@ -154,33 +186,49 @@ mod tests {
     fn the_last_steady_entry_waits_for_a_fresh_one() {
         let spares = Spares::new(0, 1, 0);
         spares.add_steady(0);
-        assert!(!spares.let_go_soon(0, 0), "there is no other entry");
+        assert!(!spares.let_go_soon(0, 0, || false), "there is no other entry");
         spares.add_fresh(0);
         thread::scope(|scope| {
-            let waits = scope.spawn(|| spares.let_go_soon(0, 0));
+            let waits = scope.spawn(|| spares.let_go_soon(0, 0, || false));
             spares.add_steady(0);
             spares.lose_fresh(0);
             assert!(waits.join().unwrap());
         });
-        assert!(!spares.let_go_soon(0, 0));
+        assert!(!spares.let_go_soon(0, 0, || false));
     }
 
     #[test]
-    fn the_last_steady_entry_waits_for_one_that_another_thread_is_about_to_add() {
-        let spares = Spares::new(1, 1, 1);
+    fn an_entry_is_coming_from_before_a_thread_takes_a_spare_until_the_spare_has_replied() {
+        let spares = Spares::new(2, 2, 1);
+        spares.add_thread(0);
+        assert!(!spares.is_any_coming(0, 0), "there is no other thread");
+        spares.add_thread(0);
+        assert!(spares.is_any_coming(0, 0), "a thread may be about to take one");
+        assert!(spares.take(0) && spares.is_any_coming(0, 0), "it is fresh");
+        assert!(!spares.is_any_coming(0, 1), "the caller's own does not come while it waits");
+        spares.lose_fresh(0);
+        assert!(!spares.is_any_coming(0, 0), "there are no more");
+        assert!(!spares.take(0) && !spares.is_any_coming(0, 0));
+        spares.add_thread(1);
+        spares.add_thread(1);
+        spares.end(1);
+        assert!(!spares.take(1) && !spares.is_any_coming(1, 0), "a spare was refused");
+    }
+
+    #[test]
+    fn a_thread_that_has_a_late_reply_to_commit_lets_the_last_steady_entry_go() {
+        let spares = Spares::new(0, 1, 0);
         spares.add_steady(0);
-        spares.add_thread(0);
-        assert!(!spares.let_go_soon(0, 0), "there is no other thread");
-        spares.add_thread(0);
-        thread::scope(|scope| {
-            let waits = scope.spawn(|| spares.let_go_soon(0, 0));
-            assert!(spares.take(0));
-            spares.add_steady(0);
-            spares.lose_fresh(0);
-            assert!(waits.join().unwrap());
-        });
-        assert!(!spares.let_go_soon(0, 0), "there are no more spares");
-        assert!(!spares.take(0) && !spares.let_go_soon(0, 0), "none is fresh");
+        assert!(spares.let_go_soon(0, 0, || true) && !spares.has_steady(0), "the commit makes one steady");
+    }
+
+    #[test]
+    fn an_entry_is_coming_while_a_late_reply_waits_for_its_thread() {
+        let spares = Spares::new(0, 1, 0);
+        spares.add_returning(0);
+        assert!(spares.is_any_coming(0, 0));
+        spares.lose_returning(0);
+        assert!(!spares.is_any_coming(0, 0));
     }
 
     #[test]
@@ -191,12 +239,12 @@ mod tests {
         spares.add_fresh(0);
         thread::scope(|scope| {
             // It would wait for the entry of the other thread, and not for its own.
-            let waits = scope.spawn(|| spares.let_go_soon(0, 1));
+            let waits = scope.spawn(|| spares.let_go_soon(0, 1, || false));
             spares.add_steady(0);
             spares.lose_fresh(0);
             assert!(waits.join().unwrap());
         });
-        assert!(!spares.let_go_soon(0, 1), "only its own is fresh");
+        assert!(!spares.let_go_soon(0, 1, || false), "only its own is fresh");
     }
 
     #[test]

@@ -38,16 +38,21 @@ fn waiting(mount: &Mount) -> u64 {
 
 #[test]
 fn writes_of_a_disk_wait_for_room_on_a_full_volume_and_nothing_is_lost_when_it_comes() {
-    writes_wait_for_room("transport=classic");
+    writes_wait_for_room(&["memory=256M", "transport=classic"]);
 }
 
 #[test]
 fn writes_of_a_disk_wait_over_rings_as_many_as_its_device_has_under_way() {
-    writes_wait_for_room("transport=rings");
+    writes_wait_for_room(&["memory=256M", "transport=rings"]);
 }
 
-fn writes_wait_for_room(transport: &str) {
-    let mut mount = Mount::on(&test_dir(), "128M", &["memory=256M", transport]);
+#[test]
+fn writes_of_a_disk_wait_over_rings_that_have_no_entry_for_others() {
+    writes_wait_for_room(&["memory=64M", "transport=rings"]);
+}
+
+fn writes_wait_for_room(options: &[&str]) {
+    let mut mount = Mount::on(&test_dir(), "128M", options);
     run(&mut disk(&mount, "create", &["home", "64M"]));
     let device = attach_waiting(&mount, "home", "3600");
     run(Command::new("mkfs.ext4").args(["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&device));

@@ -65,16 +65,21 @@ fn a_volume_that_is_expanded_has_no_fragment_and_as_many_blocks_as_before() {
     assert_eq!(expand(&volume), Converted::default(), "nothing is left to do");
 }
 
+/// A file of 200 blocks, and two clones of it that share all of them.
+fn cloned_twice(devices: &Devices, content: &[u8]) -> (Volume, Vec<(MapId, Vec<u8>)>) {
+    let files: Vec<_> = (1..4).map(|map| (MapId(map), content.to_vec())).collect();
+    let volume = written(devices, &files[..1]);
+    for (clone, _) in &files[1..] {
+        volume.clone_blocks((MapId(1), Lbn(0)), (*clone, Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+    }
+    (volume, files)
+}
+
 #[test]
 fn what_is_shared_is_expanded_once_and_stays_shared_also_with_clones_that_took_nothing_yet() {
     let devices = Devices::new(Blocks(4_000), zstd());
     let content = text(200, 1);
-    let volume = written(&devices, &[(MapId(1), content.clone())]);
-    let mut files = vec![(MapId(1), content.clone())];
-    for map in [2, 3] {
-        volume.clone_blocks((MapId(1), Lbn(0)), (MapId(map), Lbn(0)), Blocks(200), |_, _| ()).unwrap();
-        files.push((MapId(map), content.clone()));
-    }
+    let (volume, files) = cloned_twice(&devices, &content);
     let before = used(&volume);
     compress_all(&volume);
     // The second half has other references, so a batch of it is not the batch of the first.
@@ -298,12 +303,7 @@ fn what_a_mount_compresses_is_not_expanded_and_a_volume_of_old_form_is_not_compr
 fn while_files_are_expanded_no_other_command_begins_so_what_they_share_is_stored_and_measured_once() {
     let devices = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
     let content = text(200, 1);
-    let volume = written(&devices, &[(MapId(1), content.clone())]);
-    let mut files = vec![(MapId(1), content.clone())];
-    for map in [2, 3] {
-        volume.clone_blocks((MapId(1), Lbn(0)), (MapId(map), Lbn(0)), Blocks(200), |_, _| ()).unwrap();
-        files.push((MapId(map), content.clone()));
-    }
+    let (volume, files) = cloned_twice(&devices, &content);
     let before = used(&volume);
     // A portion has all of such a file.
     let asked = |second, what, map: Option<u64>| {

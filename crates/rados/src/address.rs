@@ -28,6 +28,8 @@ pub struct Access {
     pub conf: PathBuf,
     /// Most records of an object, if a volume's records lie there too. None: they lie elsewhere.
     pub record_keys_max: Option<u64>,
+    /// The pool of the data area's objects, in a namespace of the same name. None: they lie beside the others.
+    pub data_pool: Option<String>,
 }
 
 impl Access {
@@ -36,7 +38,8 @@ impl Access {
         text.starts_with(SCHEME)
     }
 
-    /// Reads `rados://POOL/NAME`, with `?id=USER&records=NUMBER&conf=FILE` as far as these are not the defaults.
+    /// Reads `rados://POOL/NAME`, with `?id=USER&records=NUMBER&data=POOL&conf=FILE` as far as these are not the
+    /// defaults.
     ///
     /// # Errors
     ///
@@ -50,17 +53,42 @@ impl Access {
             Some((before, conf)) => (before.trim_end_matches('&'), conf),
             None => (parameters, CONF_DEFAULT),
         };
-        let (mut id, mut record_keys_max) = (ID_DEFAULT, None);
+        let (mut id, mut record_keys_max, mut data_pool) = (ID_DEFAULT, None, None);
         for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
             match parameter.split_once('=') {
                 Some(("id", user)) => id = user,
                 Some(("records", keys)) => record_keys_max = Some(Self::record_keys(keys)?),
+                Some(("data", pool)) => data_pool = Some(pool),
                 _ => return Err(wrong()),
             }
         }
         [pool, namespace, id].into_iter().try_for_each(check_name)?;
         let own = str::to_owned;
-        Ok(Self { pool: own(pool), namespace: own(namespace), id: own(id), conf: conf.into(), record_keys_max })
+        let (pool, namespace, id) = (own(pool), own(namespace), own(id));
+        let access = Self { pool, namespace, id, conf: conf.into(), record_keys_max, data_pool: None };
+        match data_pool {
+            Some(pool) => access.with_data_pool(pool),
+            None => Ok(access),
+        }
+    }
+
+    /// The same with another pool for the data area.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`]: the name has other characters, or is that of the volume's pool.
+    pub fn with_data_pool(self, pool: &str) -> Result<Self> {
+        check_name(pool)?;
+        if pool == self.pool {
+            return Err(Error::Config(format!("all objects lie in the pool {pool}: leave out the pool of the data")));
+        }
+        Ok(Self { data_pool: Some(pool.to_owned()), ..self })
+    }
+
+    /// The way to the objects of the data area. None: they lie beside the others.
+    pub fn of_data(&self) -> Option<Self> {
+        let pool = self.data_pool.clone()?;
+        Some(Self { pool, data_pool: None, record_keys_max: None, ..self.clone() })
     }
 
     /// Reads how many records an object may have.
@@ -80,9 +108,10 @@ impl Access {
 impl fmt::Display for Access {
     /// The form that [`Access::parse`] reads. The path comes last, because it may have any characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { pool, namespace, id, conf, record_keys_max } = self;
+        let Self { pool, namespace, id, conf, record_keys_max, data_pool } = self;
         let records = record_keys_max.map_or_else(String::new, |keys| format!("&records={keys}"));
-        write!(f, "{SCHEME}{pool}/{namespace}?id={id}{records}&conf={}", conf.display())
+        let data = data_pool.as_ref().map_or_else(String::new, |pool| format!("&data={pool}"));
+        write!(f, "{SCHEME}{pool}/{namespace}?id={id}{records}{data}&conf={}", conf.display())
     }
 }
 
@@ -114,6 +143,11 @@ mod tests {
         let with_records = Access { record_keys_max: Some(100_000), ..long };
         assert_eq!(Access::parse(&with_records.to_string()).unwrap(), with_records);
         assert!(with_records.to_string().contains("?id=oncefs&records=100000&conf="), "{with_records}");
+        let in_two = with_records.with_data_pool("ec").unwrap();
+        assert_eq!(Access::parse(&in_two.to_string()).unwrap(), in_two);
+        assert!(in_two.to_string().contains("&records=100000&data=ec&conf="), "{in_two}");
+        let of_data = in_two.of_data().unwrap();
+        assert_eq!((&of_data.pool[..], &of_data.namespace[..], of_data.of_data()), ("ec", "vol7", None));
     }
 
     #[test]
@@ -130,6 +164,8 @@ mod tests {
             "rados://data/..",
             "rados://../x",
             "rados://data/.",
+            "rados://p/x?data=p",
+            "rados://p/x?data=a/b",
         ] {
             assert!(matches!(Access::parse(text), Err(Error::Config(_))), "{text}");
         }

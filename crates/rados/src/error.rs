@@ -26,6 +26,9 @@ pub enum Error {
     /// There is no such pool.
     #[error("the cluster has no pool {0}: ceph osd pool create {0}")]
     NoPool(String),
+    /// The pool cannot keep these objects.
+    #[error("{0}")]
+    Unfit(String),
     /// There is no such object.
     #[error("there is no object {0}")]
     NotFound(String),

@@ -11,8 +11,8 @@ use crate::{Cluster, Error, Result};
 const PATIENCE: (&str, &str) = ("rados_mon_op_timeout", "30");
 
 impl Cluster {
-    /// Sends a command in JSON, and returns its output.
-    pub(crate) fn ask_monitor(&self, command: &str) -> Result<Vec<u8>> {
+    /// Sends a command in JSON, and returns its output. `what` is for messages.
+    pub(crate) fn ask_monitor(&self, command: &str, what: &str) -> Result<Vec<u8>> {
         self.set(PATIENCE.0, PATIENCE.1)?;
         let command = c_text(command);
         let (mut output, mut output_len) = (ptr::null_mut(), 0);
@@ -34,6 +34,6 @@ impl Cluster {
             // SAFETY: librados made the buffer, or it is null, and it is freed once.
             unsafe { (self.library.rados_buffer_free)(buffer) };
         }
-        Error::check(answer, "asking the monitors for", "the space of the pool").map(|_| bytes)
+        Error::check(answer, "asking the monitors for", what).map(|_| bytes)
     }
 }

@@ -10,7 +10,8 @@ use crate::key_lists;
 use crate::librados::{EQUAL, FULL_FORCE, FULL_TRY, Handle, Library, c_text};
 use crate::pool_space::Quotas;
 use crate::{
-    Access, Change, Cluster, Error, Guard, Hold, Objects, Pending, PoolSpace, Read, Result, Waits, WhenFull, pool_space,
+    Access, Change, Cluster, Error, Guard, Hold, Objects, Pending, PoolKind, PoolSpace, Read, Result, Waits, WhenFull,
+    pool_kind, pool_space,
 };
 
 /// Tells by being made whether a pool has room.
@@ -30,6 +31,16 @@ impl Pool {
     /// [`Error::NoPool`], [`Error::Denied`], [`Error::Failed`].
     pub fn open(cluster: &Arc<Cluster>, access: &Access) -> Result<Self> {
         Ok(Self(Arc::new(Context::open(cluster.clone(), access.clone())?)))
+    }
+
+    /// How the pool keeps its objects. Asks the monitors.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoPool`], [`Error::Denied`], [`Error::Answer`], [`Error::Failed`].
+    pub fn kind(&self) -> Result<PoolKind> {
+        let answer = self.0.cluster.ask_monitor(pool_kind::COMMAND, "the kind of the pool")?;
+        PoolKind::of_answer(&answer, &self.0.access.pool)
     }
 }
 
@@ -233,11 +244,12 @@ impl Objects for Pool {
 
     fn space(&self) -> Result<Option<PoolSpace>> {
         let (cluster, pool) = (&self.0.cluster, &self.0.access.pool);
-        let Some((space, has_quotas)) = PoolSpace::of_answer(&cluster.ask_monitor(pool_space::COMMAND)?, pool)? else {
+        let ask = |command: &str| cluster.ask_monitor(command, "the space of the pool");
+        let Some((space, has_quotas)) = PoolSpace::of_answer(&ask(pool_space::COMMAND)?, pool)? else {
             return Ok(None);
         };
         let quotas = match has_quotas {
-            true => Some(Quotas::of_answer(&cluster.ask_monitor(&pool_space::quota_command(pool))?)?),
+            true => Some(Quotas::of_answer(&ask(&pool_space::quota_command(pool))?)?),
             false => None,
         };
         Ok(Some(PoolSpace { quotas, ..space }))

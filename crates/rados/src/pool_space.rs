@@ -100,11 +100,11 @@ impl Quotas {
     }
 }
 
-fn json(answer: &[u8], command: &str) -> Result<Value> {
+pub(crate) fn json(answer: &[u8], command: &str) -> Result<Value> {
     serde_json::from_slice(answer).map_err(|_| wrong_answer(command, "it is no JSON"))
 }
 
-fn wrong_answer(command: &str, what: &str) -> Error {
+pub(crate) fn wrong_answer(command: &str, what: &str) -> Error {
     Error::Answer { command: command.to_owned(), what: what.to_owned() }
 }
 

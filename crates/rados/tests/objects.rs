@@ -22,6 +22,7 @@ fn cluster(namespace: &str) -> Option<(Access, Pool)> {
         id: "admin".to_owned(),
         conf: PathBuf::from(conf),
         record_keys_max: None,
+        data_pool: None,
     };
     let pool = Pool::open(&Cluster::connect(&access).unwrap(), &access).unwrap();
     Some((access, pool))
@@ -190,6 +191,7 @@ fn what_cannot_be_reached_is_told_apart() {
         id: "admin".to_owned(),
         conf,
         record_keys_max: None,
+        data_pool: None,
     };
     match Cluster::prepare(&access("oncefs", conf.clone())) {
         Err(Error::Library(why)) => println!("SKIPPED: there is no librados here: {why}"),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use oncefs_system_tests::{BLOCK, Mount, bytes, eventually, oncefs, run};
 
+mod data_pool;
 mod machines;
 mod pool_room;
 mod records;
@@ -53,9 +54,19 @@ impl Cluster {
 
     /// The objects of a part of the volume.
     fn objects(&self, part: &str) -> usize {
-        let mut list = Command::new("rados");
-        let names = run(list.arg("-c").arg(&self.conf).args(["-p", "oncefs", "-N", &self.namespace, "ls"]));
+        self.objects_in("oncefs", part)
+    }
+
+    /// The same in another pool.
+    fn objects_in(&self, pool: &str, part: &str) -> usize {
+        let names = self.rados(pool, &["ls"]);
         names.lines().filter(|name| name.strip_prefix(part).is_some_and(|rest| rest.starts_with('.'))).count()
+    }
+
+    /// Runs `rados` on the namespace in a pool.
+    fn rados(&self, pool: &str, arguments: &[&str]) -> String {
+        let mut rados = Command::new("rados");
+        run(rados.arg("-c").arg(&self.conf).args(["-p", pool, "-N", &self.namespace]).args(arguments))
     }
 
     /// Sets how full OSDs may be: to be near the end, to take copies of others, to take data.
@@ -66,17 +77,21 @@ impl Cluster {
     }
 
     /// Sets the most bytes that the pool may store. 0: there is no bound.
-    fn set_quota(&self, bytes: u64) {
-        self.ceph(&["osd", "pool", "set-quota", "oncefs", "max_bytes", &bytes.to_string()]);
+    fn set_quota(&self, pool: &str, bytes: u64) {
+        self.ceph(&["osd", "pool", "set-quota", pool, "max_bytes", &bytes.to_string()]);
     }
 
     /// The same for a client with the rights of the line in docs/beyond.md. It has the name of the namespace.
     fn with_documented_key(&self) -> Documented {
+        self.with_key(&format!("allow rwx pool=oncefs namespace={}", self.namespace))
+    }
+
+    /// The same with other rights in the OSDs.
+    fn with_key(&self, reach: &str) -> Documented {
         let dir = tempfile::tempdir().unwrap();
         let (conf, keyring) = (dir.path().join("ceph.conf"), dir.path().join("keyring"));
-        let reach = format!("allow rwx pool=oncefs namespace={}", self.namespace);
         let client = format!("client.{}", self.namespace);
-        let key = self.ceph(&["auth", "get-or-create", &client, "mon", "profile rbd", "osd", &reach]);
+        let key = self.ceph(&["auth", "get-or-create", &client, "mon", "profile rbd", "osd", reach]);
         fs::write(&keyring, key).unwrap();
         let global = fs::read_to_string(&self.conf).unwrap();
         let global = global.split("[osd]").next().unwrap();

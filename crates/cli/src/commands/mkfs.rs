@@ -59,6 +59,9 @@ pub struct MkfsArgs {
     /// rados://POOL/NAME: in objects of a Ceph cluster (experimental)
     #[arg(long, short, value_name = "DEVICE")]
     pub data: Option<PathBuf>,
+    /// The pool for the objects of the data area, which may be erasure-coded; all else stays in POOL
+    #[arg(long, value_name = "POOL")]
+    pub data_pool: Option<String>,
     /// The configuration file of the Ceph cluster [default: /etc/ceph/ceph.conf]
     #[arg(long, value_name = "FILE")]
     pub conf: Option<PathBuf>,
@@ -265,6 +268,7 @@ fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
             ("--conf", arguments.conf.is_some()),
             ("--id", arguments.id.is_some()),
             ("--records", arguments.records.is_some()),
+            ("--data-pool", arguments.data_pool.is_some()),
             ("--force", arguments.force),
         ];
         let alone = needing.into_iter().find_map(|(option, is_given)| is_given.then_some(option));
@@ -273,8 +277,10 @@ fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
     };
     let address = data.to_str().filter(|text| ObjectAccess::is_meant(text));
     let Some(address) = address else {
-        if arguments.conf.is_some() || arguments.id.is_some() || arguments.records.is_some() {
-            return Err(Failure::new(exit::FAILED, "--conf, --id and --records are for --data rados://POOL/NAME"));
+        let has_other = arguments.conf.is_some() || arguments.id.is_some() || arguments.records.is_some();
+        if has_other || arguments.data_pool.is_some() {
+            let text = "--conf, --id, --records and --data-pool are for --data rados://POOL/NAME";
+            return Err(Failure::new(exit::FAILED, text));
         }
         return std::path::absolute(data).map(DataPlace::Device).or_fail(exit::FAILED);
     };
@@ -289,6 +295,9 @@ fn data_place(arguments: &MkfsArgs) -> Outcome<DataPlace> {
     }
     access.id = arguments.id.clone().unwrap_or(access.id);
     access.record_keys_max = arguments.records.or(access.record_keys_max);
+    if let Some(pool) = &arguments.data_pool {
+        access = access.with_data_pool(pool).or_fail(exit::FAILED)?;
+    }
     Ok(DataPlace::Objects(access))
 }
 

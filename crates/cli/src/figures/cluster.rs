@@ -104,6 +104,35 @@ pub const FIGURES: &[Figure] = &[
         "What the pool takes of the OSDs, with copies.",
     ),
     figure("pool_objects", Kind::Gauge, Unit::Things, |s| pool(s, |pool| pool.objects), "The objects of the pool."),
+    figure(
+        "data_pool_left_bytes",
+        Kind::Gauge,
+        Unit::Bytes,
+        |s| data_pool(s, |pool| pool.left_bytes),
+        "What the pool with the data area alone (mkfs --data-pool) can still take, by its OSDs and quotas, before \
+        copies and codes.",
+    ),
+    figure(
+        "data_pool_stored_bytes",
+        Kind::Gauge,
+        Unit::Bytes,
+        |s| data_pool(s, |pool| pool.stored_bytes),
+        "What that pool stores for all that use it, before copies and codes.",
+    ),
+    figure(
+        "data_pool_used_bytes",
+        Kind::Gauge,
+        Unit::Bytes,
+        |s| data_pool(s, |pool| pool.used_bytes),
+        "What that pool takes of the OSDs, with copies or codes.",
+    ),
+    figure(
+        "data_pool_objects",
+        Kind::Gauge,
+        Unit::Things,
+        |s| data_pool(s, |pool| pool.objects),
+        "The objects of that pool.",
+    ),
 ];
 
 const fn figure(
@@ -132,6 +161,10 @@ fn pool(snapshot: &Snapshot, value: impl Fn(&PoolReport) -> u64) -> Option<Value
     snapshot.report.cluster.as_ref()?.pool.as_ref().map(|pool| Value::Whole(value(pool)))
 }
 
+fn data_pool(snapshot: &Snapshot, value: impl Fn(&PoolReport) -> u64) -> Option<Value> {
+    snapshot.report.cluster.as_ref()?.data_pool.as_ref().map(|pool| Value::Whole(value(pool)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,8 +175,10 @@ mod tests {
         let values = |snapshot: &Snapshot| FIGURES.iter().flat_map(|figure| figure.values(snapshot)).count();
         assert_eq!(values(&snapshot), 0);
         snapshot.report.cluster = Some(ClusterReport { renewed_millis: 400, ..ClusterReport::default() });
-        assert_eq!(values(&snapshot), FIGURES.len() - 4);
+        assert_eq!(values(&snapshot), FIGURES.len() - 8);
         snapshot.report.cluster.as_mut().unwrap().pool = Some(PoolReport::default());
+        assert_eq!(values(&snapshot), FIGURES.len() - 4);
+        snapshot.report.cluster.as_mut().unwrap().data_pool = Some(PoolReport::default());
         assert_eq!(values(&snapshot), FIGURES.len());
         assert!(matches!(seconds(&snapshot, |c| c.renewed_millis), Some(Value::Real(time)) if time == 0.4));
     }

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::of_mount::{CLUSTER_SILENT, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
+use super::of_mount::{CLUSTER_SILENT, DATA_POOL_FULL, POOL_FULL, Snapshot, WAITING_FOR_ROOM};
 use crate::names::shown;
 use crate::size::Size;
 
@@ -186,21 +186,27 @@ fn host_nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
     })
 }
 
+/// The pool with a volume's objects, or that of its data area, as messages name them.
+const POOL: &str = "the pool with its objects";
+const DATA_POOL: &str = "the pool with its data";
+
 fn pool_full(snapshot: &Snapshot) -> Option<Finding> {
-    let text = "the pool with its objects is full: add OSDs, raise its quota, or delete files";
-    (snapshot.space(POOL_FULL) > 0).then(|| Finding::new(Cause::PoolFull, text.to_owned()))
+    let pool = [(DATA_POOL_FULL, DATA_POOL), (POOL_FULL, POOL)].into_iter().find(|(full, _)| snapshot.space(full) > 0);
+    pool.map(|(_, pool)| {
+        Finding::new(Cause::PoolFull, format!("{pool} is full: add OSDs, raise its quota, or delete files"))
+    })
 }
 
 fn pool_nearly_full(snapshot: &Snapshot, limits: &Limits) -> Option<Finding> {
-    let pool = snapshot.report.cluster.as_ref()?.pool?;
-    let all = pool.left_bytes.saturating_add(pool.stored_bytes);
-    (percent(pool.left_bytes, all) < limits.free_min).then(|| {
-        let (left, all) = (Size(pool.left_bytes), Size(all));
-        let text = format!(
-            "the pool with its objects is nearly full, {left} of {all} are free: add OSDs, raise its quota, or delete \
-             files"
-        );
-        Finding::new(Cause::PoolNearlyFull, text)
+    let cluster = snapshot.report.cluster.as_ref()?;
+    let pools = [(DATA_POOL, cluster.data_pool), (POOL, cluster.pool)].into_iter();
+    pools.filter_map(|(name, pool)| Some((name, pool?))).find_map(|(name, pool)| {
+        let all = pool.left_bytes.saturating_add(pool.stored_bytes);
+        (percent(pool.left_bytes, all) < limits.free_min).then(|| {
+            let (left, all) = (Size(pool.left_bytes), Size(all));
+            let way_out = "add OSDs, raise its quota, or delete files";
+            Finding::new(Cause::PoolNearlyFull, format!("{name} is nearly full, {left} of {all} are free: {way_out}"))
+        })
     })
 }
 
@@ -265,6 +271,13 @@ mod tests {
         pool_nearly_full.report.cluster = Some(ClusterReport { pool, ..ClusterReport::default() });
         pool_full.report.cluster = pool_nearly_full.report.cluster.clone();
         pool_full.report.space.insert(POOL_FULL.to_owned(), 1);
+        let [mut data_nearly_full, mut data_full] = [well(), well()];
+        data_nearly_full.report.cluster = Some(ClusterReport { data_pool: pool, ..ClusterReport::default() });
+        data_full.report.space.insert(DATA_POOL_FULL.to_owned(), 1);
+        for snapshot in [&data_nearly_full, &data_full] {
+            let text = line(&findings(snapshot, &Limits::default()));
+            assert!(text.starts_with("the pool with its data is "), "{text}");
+        }
         silent.report.space.insert(CLUSTER_SILENT.to_owned(), 1);
         let read_only = Snapshot { read_only_because: Some("the log failed".to_owned()), ..well() };
         let mut full = well();
@@ -282,6 +295,8 @@ mod tests {
             (host_full, Cause::HostNearlyFull),
             (pool_nearly_full, Cause::PoolNearlyFull),
             (pool_full, Cause::PoolFull),
+            (data_nearly_full, Cause::PoolNearlyFull),
+            (data_full, Cause::PoolFull),
             (silent, Cause::ClusterSilent),
             (behind, Cause::WorkerBehind),
         ] {

@@ -28,6 +28,8 @@ pub const DISK_RESERVE_BYTES: &str = "disk_reserve_bytes";
 
 /// Whether the pool with the volume's objects is full, among the figures of space of a report.
 pub const POOL_FULL: &str = "pool_full";
+/// The same for the pool of the data area alone.
+pub const DATA_POOL_FULL: &str = "data_pool_full";
 
 /// Whether the cluster with the volume's objects does not answer, among the figures of space of a report.
 pub const CLUSTER_SILENT: &str = "cluster_silent";

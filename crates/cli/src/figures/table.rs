@@ -7,7 +7,8 @@ use oncefs_engine::{BLOCK_BYTES, COUNTER_MEANINGS, CacheReport, RankReport, Stag
 use super::cluster;
 use super::figure::{Figure, Kind, Source, Unit, Value};
 use super::of_mount::{
-    CLUSTER_SILENT, DISK_RESERVE_BYTES, POOL_FULL, Snapshot, WAITED_FOR_ROOM, WAITED_IN_VAIN, WAITING_FOR_ROOM,
+    CLUSTER_SILENT, DATA_POOL_FULL, DISK_RESERVE_BYTES, POOL_FULL, Snapshot, WAITED_FOR_ROOM, WAITED_IN_VAIN,
+    WAITING_FOR_ROOM,
 };
 
 /// All figures: those of the groups, the counters, the settings.
@@ -180,6 +181,14 @@ const GROUPS: &[Figure] = &[
         |s| whole(s.space(POOL_FULL)),
         "1 while the pool with the volume's objects takes no new \
         data.",
+    ),
+    gauge(
+        "space",
+        "data_pool_full",
+        Unit::Things,
+        |s| whole(s.space(DATA_POOL_FULL)),
+        "1 while the pool with the data area alone (mkfs --data-pool) \
+        takes no new data.",
     ),
     gauge(
         "space",

@@ -32,8 +32,10 @@ pub mod varint;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Newest format version of a whole volume: it has, or had, compressed blocks.
-pub const VERSION: u32 = 3;
+/// Newest format version of a whole volume: its data area lies in a pool of its own.
+pub const VERSION: u32 = 4;
+/// Format version of a volume that has, or had, compressed blocks, and whose objects, if it has some, lie in one pool.
+pub const VERSION_WITHOUT_DATA_POOL: u32 = 3;
 /// Format version of a volume that has, or had, lazy clones, and never had compressed blocks.
 pub const VERSION_WITHOUT_FRAGMENTS: u32 = 2;
 /// Format version of a volume that never had lazy clones.

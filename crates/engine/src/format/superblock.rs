@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::{VERSION, VERSION_WITHOUT_CLONES, VERSION_WITHOUT_FRAGMENTS, at, checksum};
+use super::{VERSION, VERSION_WITHOUT_CLONES, VERSION_WITHOUT_DATA_POOL, VERSION_WITHOUT_FRAGMENTS, at, checksum};
 use crate::{Copies, DataPlace, Error, ObjectAccess, Profile, Result};
 
 /// Size of the superblock in bytes.
@@ -66,7 +66,8 @@ impl Superblock {
         let mut bytes = [0; BYTES];
         bytes[..VERSION_AT].copy_from_slice(MAGIC);
         let version = match (self.has_fragments, self.has_clones) {
-            (true, _) => VERSION,
+            _ if has_data_pool(&self.data) => VERSION,
+            (true, _) => VERSION_WITHOUT_DATA_POOL,
             (false, true) => VERSION_WITHOUT_FRAGMENTS,
             (false, false) => VERSION_WITHOUT_CLONES,
         };
@@ -128,6 +129,11 @@ impl Superblock {
     }
 }
 
+/// Whether the data area lies in another pool than the rest, where earlier versions of oncefs would miss it.
+fn has_data_pool(data: &DataPlace) -> bool {
+    matches!(data, DataPlace::Objects(access) if access.data_pool.is_some())
+}
+
 /// The bytes of a device's path, or of the address of objects, which begins as no absolute path does.
 fn path_of(data: &DataPlace) -> Option<Vec<u8>> {
     match data {
@@ -187,6 +193,15 @@ mod tests {
         let bytes = in_objects.encode().unwrap();
         assert_eq!(&bytes[82..82 + address.len()], address.as_bytes());
         assert_eq!(Superblock::decode(&bytes, "v").unwrap(), in_objects);
+        assert_eq!(bytes[16..20], [3, 0, 0, 0]);
+        let address = "rados://pool/vol7?id=oncefs&records=1000&data=ec&conf=/etc/ceph/ceph.conf";
+        let data = DataPlace::Objects(ObjectAccess::parse(address).unwrap());
+        let in_two_pools = Superblock { data, ..in_objects };
+        let bytes = in_two_pools.encode().unwrap();
+        assert_eq!(bytes[16..20], [4, 0, 0, 0]);
+        assert_eq!(bytes[80..82], (address.len() as u16).to_le_bytes());
+        assert_eq!(&bytes[82..82 + address.len()], address.as_bytes());
+        assert_eq!(Superblock::decode(&bytes, "v").unwrap(), in_two_pools);
         let cloned = Superblock { has_clones: true, ..sample() };
         let bytes = cloned.encode().unwrap();
         assert_eq!(bytes[16..20], [2, 0, 0, 0]);
@@ -200,10 +215,14 @@ mod tests {
         let mut newer = good;
         newer[VERSION_AT] = 9;
         assert!(matches!(Superblock::decode(&newer, "v"), Err(Error::NewerFormat { found: 9, known: VERSION })));
-        for at in PROFILE_AT..BYTES {
-            let mut bad = good;
-            bad[at] ^= 0x40;
-            assert!(matches!(Superblock::decode(&bad, "v"), Err(Error::Corrupt { .. })), "byte {at}");
+        let address = "rados://pool/vol7?id=oncefs&records=1000&data=ec&conf=/etc/ceph/ceph.conf";
+        let data = DataPlace::Objects(ObjectAccess::parse(address).unwrap());
+        for good in [good, Superblock { data, ..sample() }.encode().unwrap()] {
+            for at in PROFILE_AT..BYTES {
+                let mut bad = good;
+                bad[at] ^= 0x40;
+                assert!(matches!(Superblock::decode(&bad, "v"), Err(Error::Corrupt { .. })), "byte {at}");
+            }
         }
     }
 }

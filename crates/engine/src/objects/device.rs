@@ -29,6 +29,8 @@ pub struct ObjectDevice {
     header: ImageHeader,
     len: AtomicU64,
     flights: Flights,
+    /// A hole in a part of an object gives its space back.
+    has_partial_holes: bool,
 }
 
 /// A part of a range of the device that lies in one object.
@@ -74,7 +76,13 @@ impl ObjectDevice {
         epoch: Option<Epoch>,
     ) -> Self {
         let flights = Flights::new(objects.clone(), room, epoch);
-        Self { objects, name, header, len: AtomicU64::new(header.len), flights }
+        Self { objects, name, header, len: AtomicU64::new(header.len), flights, has_partial_holes: true }
+    }
+
+    /// The same in an erasure-coded pool, which would write zeros for a hole in a part of an object, and read the rest
+    /// of its stripes for that.
+    pub fn erasure_coded(self) -> Self {
+        Self { has_partial_holes: false, ..self }
     }
 
     /// The names of all objects that an image may have.
@@ -193,12 +201,19 @@ impl Device for ObjectDevice {
 
     fn punch(&self, at: u64, len: u64) -> io::Result<()> {
         self.check(at, len)?;
+        let mut has_holes = self.has_partial_holes;
         for Portion { number, at, len } in self.portions(at, len) {
             let is_whole = len as u64 == self.header.object_bytes;
-            let owned = if is_whole { Owned::Remove } else { Owned::Zero { at, len: len as u64 } };
-            self.flights.begin(number, self.object(number), owned);
+            if is_whole || self.has_partial_holes {
+                let owned = if is_whole { Owned::Remove } else { Owned::Zero { at, len: len as u64 } };
+                self.flights.begin(number, self.object(number), owned);
+                has_holes = true;
+            }
         }
-        Ok(())
+        match has_holes {
+            true => Ok(()),
+            false => Err(io::Error::new(io::ErrorKind::Unsupported, "a part of an erasure-coded object stays")),
+        }
     }
 
     fn punch_bytes(&self) -> u64 {

@@ -9,4 +9,5 @@ pub mod in_flight;
 pub mod lease;
 pub mod pool_room;
 pub mod pool_room_watch;
+pub mod pool_rooms;
 mod taken_bytes;

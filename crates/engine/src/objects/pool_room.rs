@@ -25,6 +25,8 @@ pub const RESERVE_BYTES: u64 = 192 << 20;
 /// The room of a pool.
 pub struct ObjectRoom {
     objects: Arc<dyn Objects>,
+    /// The pool, for messages.
+    pool: String,
     /// The cluster refused a write, and has not been seen to have room since.
     is_refused: AtomicBool,
     /// The cluster's figures leave nothing beside the reserve.
@@ -40,8 +42,14 @@ pub struct ObjectRoom {
 impl ObjectRoom {
     /// The room for these objects. It is not known to have a bound.
     pub fn of(objects: Arc<dyn Objects>) -> Self {
+        Self::of_pool(objects, "of this volume")
+    }
+
+    /// The same, with the name of the pool for messages.
+    pub fn of_pool(objects: Arc<dyn Objects>, pool: &str) -> Self {
         Self {
             objects,
+            pool: pool.to_owned(),
             is_refused: AtomicBool::new(false),
             is_short: AtomicBool::new(false),
             taken: Taken::default(),
@@ -54,7 +62,7 @@ impl ObjectRoom {
     /// The cluster refused a write.
     pub fn note_full(&self) {
         if !self.is_refused.swap(true, Relaxed) {
-            log::warn!("the pool of this volume is full: writes of new data are refused until it has room");
+            log::warn!("the pool {} is full: writes of new data are refused until it has room", self.pool);
         }
     }
 
@@ -110,13 +118,13 @@ impl ObjectRoom {
         self.is_unknown.store(false, Relaxed);
         let is_short = left <= RESERVE_BYTES;
         if is_short != self.is_short.swap(is_short, Relaxed) {
-            let mib = left >> 20;
+            let (mib, pool) = (left >> 20, &self.pool);
             match is_short {
                 true => log::warn!(
-                    "the pool of this volume has {mib} MiB left, which are kept for deleting: writes of new data are \
-                     refused until it has room"
+                    "the pool {pool} has {mib} MiB left, which are kept for deleting: writes of new data are refused \
+                     until it has room"
                 ),
-                false => log::info!("the pool of this volume has {mib} MiB left again"),
+                false => log::info!("the pool {pool} has {mib} MiB left again"),
             }
         }
     }
@@ -127,7 +135,7 @@ impl ObjectRoom {
         *self.space.lock() = None;
         self.is_short.store(false, Relaxed);
         if !self.is_unknown.swap(true, Relaxed) {
-            log::warn!("the room of the pool is not known until it is full: {why}");
+            log::warn!("the room of the pool {} is not known until it is full: {why}", self.pool);
         }
     }
 
@@ -139,10 +147,10 @@ impl ObjectRoom {
         match self.objects.has_room() {
             Ok(true) => {
                 self.is_refused.store(false, Relaxed);
-                log::info!("the pool of this volume takes data again");
+                log::info!("the pool {} takes data again", self.pool);
             }
             Ok(false) => {}
-            Err(error) => log::warn!("cannot see whether the pool has room: {error}"),
+            Err(error) => log::warn!("cannot see whether the pool {} has room: {error}", self.pool),
         }
     }
 }

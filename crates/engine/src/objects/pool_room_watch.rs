@@ -1,4 +1,4 @@
-//! The thread that asks a cluster for the room of a pool.
+//! The thread that asks a cluster for the room of the pools below a volume.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::pool_room::ObjectRoom;
+use super::pool_rooms::PoolRooms;
 use crate::sync::AtomicBool;
 
 /// How often the cluster is asked for its figures.
@@ -28,11 +28,11 @@ impl RoomWatch {
     /// # Errors
     ///
     /// The thread cannot be started.
-    pub fn start(room: Arc<ObjectRoom>) -> io::Result<Self> {
+    pub fn start(rooms: PoolRooms) -> io::Result<Self> {
         let is_closing = Arc::new(AtomicBool::new(false));
         let closing = is_closing.clone();
         let thread = thread::Builder::new().name("oncefs-room".to_owned());
-        let thread = Some(thread.spawn(move || watch(&room, &closing))?);
+        let thread = Some(thread.spawn(move || watch(&rooms, &closing))?);
         Ok(Self { is_closing, thread })
     }
 }
@@ -48,14 +48,14 @@ impl Drop for RoomWatch {
     }
 }
 
-fn watch(room: &ObjectRoom, is_closing: &AtomicBool) {
+fn watch(rooms: &PoolRooms, is_closing: &AtomicBool) {
     let (mut asked, mut asked_whether_full) = (None, Instant::now());
     while !is_closing.load(Acquire) {
         if asked.is_none_or(|asked: Instant| asked.elapsed() >= ASK) {
-            room.ask();
+            rooms.ask();
             asked = Some(Instant::now());
-        } else if room.is_full() && asked_whether_full.elapsed() >= ASK_WHETHER_FULL {
-            room.ask_whether_full();
+        } else if rooms.is_full() && asked_whether_full.elapsed() >= ASK_WHETHER_FULL {
+            rooms.ask_whether_full();
             asked_whether_full = Instant::now();
         }
         thread::sleep(LOOK);

@@ -7,18 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::format::fragment::{FIRST_NUMBER, is_fragment};
+use crate::objects::pool_room::ObjectRoom;
 use crate::space::allocator::{Allocator, REGION_BLOCKS, Request, Run, Step, blocks_in};
 use crate::space::ballast::Ballast;
 use crate::space::bitmap::Bitmap;
-use crate::space::host::Host;
+use crate::space::host::{HOST_MARGIN_BYTES, Host};
 use crate::space::pins::{EndedEpoch, Pins};
 use crate::sync::{AtomicU64, LockRank, Mutex, MutexGuard};
 use crate::{BLOCK_BYTES, Blocks, Error, Pbn, Result};
 
 /// Regions (128 MiB of the data area) searched for one free run: each may have to be read from the block table.
 const REGIONS_SEARCHED_MAX: usize = 64;
-/// Kept free on the host for writes that follow the log: block table, record store and its compaction.
-pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 /// Builds a region's bitmap from the block table, without the allocator's lock.
 pub type LoadRegion<'a> = &'a mut dyn FnMut(u64) -> Result<Bitmap>;
@@ -38,6 +37,17 @@ impl Allocators {
             Some(number) => self.numbers.release(Run { pbn: Pbn(number), ..run }),
         }
     }
+}
+
+/// What is wrong with the pools of a volume in objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolShortage {
+    /// The pool takes no new data.
+    pub own: bool,
+    /// The pool of the data area alone takes none.
+    pub data: bool,
+    /// The cluster does not answer.
+    pub silent: bool,
 }
 
 /// Free blocks and host bytes.
@@ -221,12 +231,16 @@ impl FreeSpace {
         }
     }
 
-    /// Whether the volume's objects are in a pool that takes no new data, and in a cluster that does not answer.
-    pub fn pool_is_full_and_silent(&self) -> (bool, bool) {
-        let Some(pool @ Host::Pool(_)) = &self.host else { return (false, false) };
-        // By the bytes that decide on writes.
-        let is_short = self.host_bytes.load(Relaxed) < HOST_MARGIN_BYTES;
-        (pool.is_full() || is_short, pool.is_silent())
+    /// Which pool with the volume's objects takes no new data, and whether the cluster does not answer.
+    pub fn pool_shortage(&self) -> PoolShortage {
+        let Some(Host::Pools(rooms)) = &self.host else { return PoolShortage::default() };
+        let is_short = |room: &ObjectRoom| room.is_full() || room.look() < HOST_MARGIN_BYTES;
+        let (own, data) = match &rooms.data {
+            Some(data) => (is_short(&rooms.own), is_short(data)),
+            // By the bytes that decide on writes.
+            None => (rooms.is_full() || self.host_bytes.load(Relaxed) < HOST_MARGIN_BYTES, false),
+        };
+        PoolShortage { own, data, silent: rooms.is_silent() }
     }
 
     /// Asks the host how much it can still take.

@@ -4,17 +4,19 @@
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use crate::objects::pool_room::ObjectRoom;
+use crate::objects::pool_rooms::PoolRooms;
+
+/// Kept free on the host for writes that follow the log: block table, record store and its compaction.
+pub const HOST_MARGIN_BYTES: u64 = 64 << 20;
 
 /// The provider of room for new blocks.
 #[derive(Clone)]
 pub enum Host {
     /// The file system of a volume's directory.
     Directory(PathBuf),
-    /// The pool with the volume's objects.
-    Pool(Arc<ObjectRoom>),
+    /// The pools with the volume's objects.
+    Pools(PoolRooms),
 }
 
 impl Host {
@@ -22,7 +24,7 @@ impl Host {
     pub fn bytes_left(&self) -> Option<u64> {
         match self {
             Self::Directory(directory) => host_bytes(directory),
-            Self::Pool(room) => Some(room.look()),
+            Self::Pools(rooms) => Some(rooms.look(HOST_MARGIN_BYTES)),
         }
     }
 
@@ -30,7 +32,7 @@ impl Host {
     pub fn take(&self, bytes: u64) {
         match self {
             Self::Directory(_) => {}
-            Self::Pool(room) => room.take(bytes),
+            Self::Pools(rooms) => rooms.take(bytes),
         }
     }
 
@@ -38,7 +40,7 @@ impl Host {
     pub fn is_silent(&self) -> bool {
         match self {
             Self::Directory(_) => false,
-            Self::Pool(room) => room.is_silent(),
+            Self::Pools(rooms) => rooms.is_silent(),
         }
     }
 
@@ -46,7 +48,7 @@ impl Host {
     pub fn is_full(&self) -> bool {
         match self {
             Self::Directory(_) => false,
-            Self::Pool(room) => room.is_full(),
+            Self::Pools(rooms) => rooms.is_full(),
         }
     }
 }

@@ -28,6 +28,9 @@ pub struct ClusterReport {
     pub longest_wait_millis: u64,
     /// The pool, if the cluster knows its space.
     pub pool: Option<PoolReport>,
+    /// The pool of the data area, if it has one of its own whose space the cluster knows.
+    #[serde(default)]
+    pub data_pool: Option<PoolReport>,
 }
 
 /// The space of a pool, before copies unless it is said to be with copies.

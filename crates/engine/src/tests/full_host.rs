@@ -16,7 +16,7 @@ use crate::kv::{Kv, RocksKv};
 use crate::place::free_blocks::KEPT_BACK_BLOCKS;
 use crate::signals::requests::Done;
 use crate::space::ballast::{BALLAST_BYTES, Ballast};
-use crate::space::free_space::HOST_MARGIN_BYTES;
+use crate::space::host::HOST_MARGIN_BYTES;
 use crate::tests::fixture::{Devices, two_levels, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Backend, Blocks, Copies, Error, MapId};

@@ -89,7 +89,7 @@ fn agree(
         let is_here = here.is_some() || directory.join("superblock").exists();
         return if is_here { Ok(Localized::Kept) } else { Err(nothing_there(objects, &shown)?) };
     };
-    let data = DataPlace::Objects(ObjectAccess { record_keys_max: keys_of(&found.superblock), ..name.access.clone() });
+    let data = place_of(&found.superblock, name.access);
     match here.filter(|here| here.volume_id == found.superblock.volume_id) {
         Some(here) => {
             let agreed = Superblock { secret: here.secret, data, ..found.superblock };
@@ -106,11 +106,13 @@ fn agree(
     Ok(Localized::Made)
 }
 
-fn keys_of(superblock: &Superblock) -> Option<u64> {
-    match &superblock.data {
-        DataPlace::Objects(access) => access.record_keys_max,
-        DataPlace::File | DataPlace::Device(_) => None,
-    }
+/// Where the objects are: what belongs to the volume is in its superblock, and the way there in the name.
+fn place_of(superblock: &Superblock, name: &ObjectAccess) -> DataPlace {
+    let (record_keys_max, data_pool) = match &superblock.data {
+        DataPlace::Objects(access) => (access.record_keys_max, access.data_pool.clone()),
+        DataPlace::File | DataPlace::Device(_) => (None, None),
+    };
+    DataPlace::Objects(ObjectAccess { record_keys_max, data_pool, ..name.clone() })
 }
 
 /// Why a machine without the volume's directory cannot use it.

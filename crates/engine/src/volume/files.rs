@@ -334,7 +334,7 @@ pub fn open(
             }
             hold.add_objects(parts.hold);
             check_label(&*parts.data, &data_path, superblock.volume_id)?;
-            (parts.data, parts.table, Some(parts.fragments), Some(Host::Pool(parts.room)), parts.log)
+            (parts.data, parts.table, Some(parts.fragments), Some(Host::Pools(parts.rooms)), parts.log)
         }
         place => {
             let data = part(data_path.clone(), true)?;

@@ -9,6 +9,7 @@ use crate::format::image::OBJECT_BYTES;
 use crate::objects::held_lease::{HeldLease, Renewer};
 use crate::objects::pool_room::ObjectRoom;
 use crate::objects::pool_room_watch::RoomWatch;
+use crate::objects::pool_rooms::PoolRooms;
 use crate::{ClusterReport, Error, PoolReport, Result};
 
 /// The lock in the cluster, the lease, and the devices that the objects are.
@@ -17,7 +18,7 @@ pub struct HeldObjects {
     epoch: u64,
     renewer: Option<Renewer>,
     devices: Vec<Arc<dyn Device>>,
-    room: Arc<ObjectRoom>,
+    rooms: PoolRooms,
     room_watch: Option<RoomWatch>,
     /// The lock stays in the cluster, or was given up.
     is_over: bool,
@@ -30,16 +31,17 @@ impl HeldObjects {
         epoch: u64,
         renewer: Renewer,
         devices: Vec<Arc<dyn Device>>,
-        room: Arc<ObjectRoom>,
+        rooms: PoolRooms,
     ) -> std::io::Result<Self> {
-        let room_watch = Some(RoomWatch::start(room.clone())?);
-        Ok(Self { hold, epoch, renewer: Some(renewer), devices, room, room_watch, is_over: false })
+        let room_watch = Some(RoomWatch::start(rooms.clone())?);
+        Ok(Self { hold, epoch, renewer: Some(renewer), devices, rooms, room_watch, is_over: false })
     }
 
     /// Who holds them, how the lease goes, and what the cluster tells of the pool.
     pub fn report(&self) -> ClusterReport {
         let renewals = self.renewer.as_ref().map(|renewer| renewer.lease().renewals());
-        let waits = self.room.waits();
+        let waits = self.rooms.waits();
+        let space = |room: &Arc<ObjectRoom>| room.space().map(|space| PoolReport::of(&space, OBJECT_BYTES));
         let mut report = ClusterReport {
             holder: self.hold.holder().to_owned(),
             address: self.hold.address().to_owned(),
@@ -47,7 +49,8 @@ impl HeldObjects {
             has_taken_over: self.hold.has_fenced(),
             waits: waits.count,
             longest_wait_millis: waits.longest.as_millis() as u64,
-            pool: self.room.space().map(|space| PoolReport::of(&space, OBJECT_BYTES)),
+            pool: space(&self.rooms.own),
+            data_pool: self.rooms.data.as_ref().and_then(space),
             ..ClusterReport::default()
         };
         if let Some(renewals) = renewals {
@@ -141,7 +144,7 @@ mod tests {
             if fails {
                 faults.arm(faults.count(), Fault::Broken, Lasts::UntilMended);
             }
-            let room = Arc::new(ObjectRoom::of(shared));
+            let room = PoolRooms::one(Arc::new(ObjectRoom::of(shared)));
             let held = HeldObjects::new(hold, 1, renewer, vec![Arc::new(device)], room).unwrap();
             assert_eq!(held.let_go().is_err(), fails);
             let state = head::last(&objects).unwrap().unwrap().state;
@@ -157,7 +160,8 @@ mod tests {
         let hold = ObjectHold::of_twin("head", || Err(oncefs_rados::Error::Fenced));
         let record = head::begin(&objects, HeadRecord::unbegun(), &[]).unwrap();
         let renewer = Renewer::start(shared.clone(), record, clock(), clock).unwrap();
-        let held = HeldObjects::new(hold, 1, renewer, Vec::new(), Arc::new(ObjectRoom::of(shared))).unwrap();
+        let held =
+            HeldObjects::new(hold, 1, renewer, Vec::new(), PoolRooms::one(Arc::new(ObjectRoom::of(shared)))).unwrap();
         let told = held.let_go().unwrap_err().to_string();
         assert!(told.contains("giving up the lock"), "{told}");
     }

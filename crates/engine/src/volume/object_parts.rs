@@ -1,5 +1,7 @@
 //! The parts of a volume that lie in objects of a cluster: the data area, the block table with its pages of fragments,
-//! the log, and the records with the superblock if they were put there. All else stays in the volume's directory.
+//! the log, and the records with the superblock if they were put there. All else stays in the volume's directory. The
+//! data area may lie in a pool of its own, in the namespace of the same name; lock, fence and epoch are those of the
+//! other, whose client writes to both.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use oncefs_rados::{Change, Cluster, Hold, KeyedObjects, Objects, Pool, WhenFull};
+use oncefs_rados::{Change, Cluster, Error as ObjectError, Hold, KeyedObjects, Objects, Pool, PoolKind, WhenFull};
 
 use crate::device::Device;
 use crate::format::head_record::{HeadRecord, HeadState};
@@ -21,12 +23,15 @@ use crate::objects::epoch::Epoch;
 use crate::objects::head;
 use crate::objects::held_lease::{Renewer, boot_clock};
 use crate::objects::pool_room::ObjectRoom;
+use crate::objects::pool_rooms::PoolRooms;
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::unfinished::{OnSignature, Unfinished};
 use crate::{Announcement, Blocks, Error, ObjectAccess, Result, WhenHeld};
 
+/// The image of the data area.
+const DATA: &str = "data";
 /// The images, in the order in which they are made.
-const IMAGES: [&str; 3] = ["data", "table", "fragments"];
+const IMAGES: [&str; 3] = [DATA, "table", "fragments"];
 /// The image of the log, whose objects are guarded by the head's epoch. Volumes of early versions have the log in their
 /// directory.
 const LOG: &str = "log";
@@ -45,8 +50,8 @@ pub struct ObjectParts {
     pub fragments: Arc<dyn Device>,
     /// The log. None: it is in the volume's directory.
     pub log: Option<Arc<dyn Device>>,
-    /// Whether the pool has room.
-    pub room: Arc<ObjectRoom>,
+    /// Whether the pools have room.
+    pub rooms: PoolRooms,
     /// Held while the volume is open.
     pub hold: HeldObjects,
     /// The objects themselves.
@@ -68,7 +73,7 @@ impl ObjectParts {
 
     /// Opens the store of records.
     pub fn open_records(&self, terms: OmapTerms) -> Result<OmapKv> {
-        OmapKv::open(self.objects.clone(), self.room.clone(), terms)
+        OmapKv::open(self.objects.clone(), self.rooms.own.clone(), terms)
     }
 }
 
@@ -88,43 +93,98 @@ pub fn make(
     attempt: &mut Unfinished,
 ) -> Result<ObjectParts> {
     let failed = failed(access);
-    let cluster = Cluster::connect(access).map_err(&failed)?;
-    let pool = Pool::open(&cluster, access).map_err(&failed)?;
-    attempt.keep_connected(cluster);
+    let pools = Pools::open(access)?;
+    attempt.keep_connected(Cluster::connect(access).map_err(&failed)?);
+    pools.check_kinds(access).map_err(&failed)?;
     let place = place_of(attempt.volume())?;
-    let hold = head::take(&pool, &place, WhenHeld::Refused, boot_clock)?;
-    let names = pool.names().map_err(&failed)?;
-    let is_lock = |name: &String| name == oncefs_rados::LOCK_OBJECT;
-    if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(&pool, attempt) {
-        return Err(Error::InTheWay(format!(
-            "{} objects are in the namespace {} of the pool {}: choose another name, or --force makes the volume and \
-             destroys them",
-            names.len(),
-            access.namespace,
-            access.pool
-        )));
+    let hold = head::take(&pools.own, &place, WhenHeld::Refused, boot_clock)?;
+    let mut found = Vec::new();
+    for (pool, access) in pools.with_access(access) {
+        let names = pool.names().map_err(&failed)?;
+        if !names.iter().all(is_lock) && on_signature == OnSignature::Refused && !is_own(pool, attempt) {
+            return Err(Error::InTheWay(format!(
+                "{} objects are in the namespace {} of the pool {}: choose another name, or --force makes the volume \
+                 and destroys them",
+                names.len(),
+                access.namespace,
+                access.pool
+            )));
+        }
+        found.push((pool, names));
     }
-    // The superblock first: from then on no machine finds a volume in what is left.
-    let superblock = names.iter().filter(|name| *name == SUPERBLOCK);
-    for name in superblock.chain(names.iter().filter(|name| !is_lock(name) && *name != SUPERBLOCK)) {
-        pool.change(name, Change::Remove).map_err(&failed)?;
+    for (pool, names) in found {
+        // The superblock first: from then on no machine finds a volume in what is left.
+        let superblock = names.iter().filter(|name| *name == SUPERBLOCK);
+        for name in superblock.chain(names.iter().filter(|name| !is_lock(name) && *name != SUPERBLOCK)) {
+            pool.change(name, Change::Remove).map_err(&failed)?;
+        }
     }
     let images = IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]).chain([(LOG, log_bytes)]);
     for (name, len) in images {
         let header = ImageHeader { volume_id, len, object_bytes: OBJECT_BYTES };
-        ObjectDevice::create(&pool, name, header).map_err(&failed)?;
+        ObjectDevice::create(pools.of(name), name, header).map_err(&failed)?;
     }
-    parts(Arc::new(pool), volume_id, hold, access.record_keys_max.is_some())
+    parts(pools, access, volume_id, hold)
+}
+
+fn is_lock(name: &String) -> bool {
+    name == oncefs_rados::LOCK_OBJECT
+}
+
+/// The namespaces with a volume's objects, over one connection.
+struct Pools {
+    own: Pool,
+    /// That of the data area, if it has one of its own.
+    data: Option<Pool>,
+}
+
+impl Pools {
+    fn open(access: &ObjectAccess) -> Result<Self> {
+        let own = connect(access)?;
+        let data = access.of_data().map(|access| connect(&access)).transpose()?;
+        Ok(Self { own, data })
+    }
+
+    /// The pool with the objects of an image.
+    fn of(&self, image: &str) -> &Pool {
+        self.data.as_ref().filter(|_| image == DATA).unwrap_or(&self.own)
+    }
+
+    fn with_access<'a>(&'a self, access: &ObjectAccess) -> impl Iterator<Item = (&'a Pool, ObjectAccess)> {
+        let of_data = self.data.as_ref().zip(access.of_data());
+        [(&self.own, access.clone())].into_iter().chain(of_data)
+    }
+
+    /// Refuses pools that cannot keep what is to lie in them.
+    fn check_kinds(&self, access: &ObjectAccess) -> std::result::Result<(), ObjectError> {
+        let pool = &access.pool;
+        if let PoolKind::ErasureCoded { .. } = self.own.kind()? {
+            return Err(ObjectError::Unfit(format!(
+                "the pool {pool} is erasure-coded and has no keys (omap): name a replicated pool, and give this one \
+                 with --data-pool {pool}"
+            )));
+        }
+        match self.data.as_ref().map(Pool::kind).transpose()? {
+            Some(PoolKind::ErasureCoded { takes_overwrites: false }) => {
+                let pool = access.data_pool.as_deref().unwrap_or_default();
+                Err(ObjectError::Unfit(format!(
+                    "the pool {pool} is erasure-coded and takes no writes of parts of objects: ceph osd pool set {pool} \
+                     allow_ec_overwrites true"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Connects to the cluster, takes the objects for this process, and opens the images. A log in a file of the directory
 /// has no guard against an earlier head, so such a volume is not taken over.
 pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held: WhenHeld) -> Result<ObjectParts> {
-    let pool = connect(access)?;
+    let pools = Pools::open(access)?;
     let place = place_of(volume)?;
-    let when_held = if has_guarded_log(&pool)? { when_held } else { WhenHeld::Refused };
-    let hold = head::take(&pool, &place, when_held, boot_clock)?;
-    parts(Arc::new(pool), volume_id, hold, access.record_keys_max.is_some())
+    let when_held = if has_guarded_log(&pools.own)? { when_held } else { WhenHeld::Refused };
+    let hold = head::take(&pools.own, &place, when_held, boot_clock)?;
+    parts(pools, access, volume_id, hold)
 }
 
 /// Whether the log lies in objects, which the epoch of the head guards.
@@ -153,7 +213,8 @@ pub fn read_superblock(objects: &dyn Objects, name: &str) -> Result<Option<Seale
 
 /// Whether the objects have a volume, or a part of one.
 pub fn has_volume(objects: &dyn Objects) -> Result<bool> {
-    ObjectDevice::header(objects, IMAGES[0]).map(|header| header.is_some())
+    let found = IMAGES.iter().map(|image| ObjectDevice::header(objects, image).map(|header| header.is_some()));
+    found.reduce(|found, other| Ok(found? || other?)).unwrap_or(Ok(false))
 }
 
 fn write_superblock(objects: &dyn Objects, epoch: Epoch, bytes: &[u8]) -> Result<()> {
@@ -173,22 +234,34 @@ fn place_of(volume: &Path) -> Result<String> {
     Ok(format!("{} (inode {}, born {}.{:09})", path.display(), about.ino(), born.as_secs(), born.subsec_nanos()))
 }
 
-fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], hold: Hold, has_superblock: bool) -> Result<ObjectParts> {
+fn parts(pools: Pools, access: &ObjectAccess, volume_id: [u8; 16], hold: Hold) -> Result<ObjectParts> {
+    let has_superblock = access.record_keys_max.is_some();
+    let kind = pools.data.as_ref().map(Pool::kind).transpose().map_err(failed(access))?;
+    let keyed: Arc<dyn KeyedObjects> = Arc::new(pools.own);
     let objects: Arc<dyn Objects> = keyed.clone();
-    let room = Arc::new(ObjectRoom::of(objects.clone()));
+    let room = Arc::new(ObjectRoom::of_pool(objects.clone(), &access.pool));
+    let of_data = pools.data.zip(access.data_pool.as_deref()).map(|(pool, name)| {
+        let objects: Arc<dyn Objects> = Arc::new(pool);
+        let room = Arc::new(ObjectRoom::of_pool(objects.clone(), name));
+        (objects, room)
+    });
     let damaged = |name: &str, why: &str| Error::corrupt(format!("the image {name}"), why);
-    let header_of = |name: &str| -> Result<Option<ImageHeader>> {
-        match ObjectDevice::header(&*objects, name)? {
+    let header_of = |objects: &dyn Objects, name: &str| -> Result<Option<ImageHeader>> {
+        match ObjectDevice::header(objects, name)? {
             Some(header) if header.volume_id != volume_id => Err(damaged(name, "it belongs to another volume")),
             found => Ok(found),
         }
     };
     let open = |name: &'static str| -> Result<Arc<dyn Device>> {
-        let header = header_of(name)?.ok_or_else(|| damaged(name, "its header is missing"))?;
-        Ok(Arc::new(ObjectDevice::new(objects.clone(), name, header, room.clone())))
+        let own = (objects.clone(), room.clone());
+        let (objects, room) = of_data.as_ref().filter(|_| name == DATA).unwrap_or(&own);
+        let header = header_of(&**objects, name)?.ok_or_else(|| damaged(name, "its header is missing"))?;
+        let device = ObjectDevice::new(objects.clone(), name, header, room.clone());
+        let is_erasure_coded = name == DATA && matches!(kind, Some(PoolKind::ErasureCoded { .. }));
+        Ok(Arc::new(if is_erasure_coded { device.erasure_coded() } else { device }))
     };
     let [data, table, fragments] = IMAGES.map(open);
-    let log = header_of(LOG)?;
+    let log = header_of(&*objects, LOG)?;
     let mut guarded = log.as_ref().map(|header| ObjectDevice::objects_of(LOG, header)).unwrap_or_default();
     guarded.extend(has_superblock.then(|| SUPERBLOCK.to_owned()));
     let record = HeadRecord {
@@ -210,14 +283,17 @@ fn parts(keyed: Arc<dyn KeyedObjects>, volume_id: [u8; 16], hold: Hold, has_supe
     });
     let (data, table, fragments) = (data?, table?, fragments?);
     let devices = [&data, &table, &fragments].into_iter().chain(&log).cloned().collect();
-    let hold = HeldObjects::new(hold, epoch.0, renewer, devices, room.clone());
+    let rooms = PoolRooms { own: room, data: of_data.map(|(_, room)| room) };
+    let hold = HeldObjects::new(hold, epoch.0, renewer, devices, rooms.clone());
     let hold = hold.map_err(|e| Error::io("starting the thread that asks for the pool's room", e))?;
-    Ok(ObjectParts { data, table, fragments, log, room, hold, objects: keyed, epoch })
+    Ok(ObjectParts { data, table, fragments, log, rooms, hold, objects: keyed, epoch })
 }
 
 /// Whether the objects were made by an attempt at the same volume.
 fn is_own(objects: &dyn Objects, attempt: &Unfinished) -> bool {
-    matches!(ObjectDevice::header(objects, IMAGES[0]), Ok(Some(header)) if attempt.is_own_id(header.volume_id))
+    let is_own =
+        |image| matches!(ObjectDevice::header(objects, image), Ok(Some(found)) if attempt.is_own_id(found.volume_id));
+    IMAGES.into_iter().any(is_own)
 }
 
 fn failed(access: &ObjectAccess) -> impl Fn(oncefs_rados::Error) -> Error {

@@ -32,11 +32,12 @@ impl Volume {
             let report = StageReport { blocks: stats.blocks.load(Relaxed), latency: stats.latency.snapshot() };
             (stage.name().to_owned(), report)
         });
-        let (is_full, is_silent) = self.base.space.pool_is_full_and_silent();
+        let pools = self.base.space.pool_shortage();
         Report {
             space: BTreeMap::from([
-                ("pool_full".to_owned(), is_full.into()),
-                ("cluster_silent".to_owned(), is_silent.into()),
+                ("pool_full".to_owned(), pools.own.into()),
+                ("data_pool_full".to_owned(), pools.data.into()),
+                ("cluster_silent".to_owned(), pools.silent.into()),
                 ("data_bytes".to_owned(), totals.data.bytes()),
                 ("used_bytes".to_owned(), totals.used.bytes()),
                 ("reserved_bytes".to_owned(), totals.reserved.bytes()),

@@ -29,7 +29,7 @@ impl FileRanker {
 #[cfg(not(feature = "schedules"))]
 mod tests {
     use crate::Blocks;
-    use crate::space::free_space::HOST_MARGIN_BYTES;
+    use crate::space::host::HOST_MARGIN_BYTES;
     use crate::tests::fixture::{Devices, one_level};
 
     #[test]

@@ -92,7 +92,7 @@ fn the_superblock_is_as_the_page_says() {
         0,
         &[
             ("magic", b"oncefs volume\n\0\0".to_vec()),
-            ("version", VERSION.to_le_bytes().to_vec()),
+            ("version", 3_u32.to_le_bytes().to_vec()),
             ("profile", 1_u32.to_le_bytes().to_vec()),
             ("volume id", vec![1; 16]),
             ("secret", vec![2; 32]),

@@ -184,6 +184,7 @@ fn access(conf: &std::path::Path, pool: &str, namespace: &str) -> Access {
         id: "admin".to_owned(),
         conf: conf.to_owned(),
         record_keys_max: None,
+        data_pool: None,
     }
 }
 

@@ -5,20 +5,20 @@ use std::process::Output;
 
 use super::*;
 
-struct Machine {
+pub(super) struct Machine {
     scratch: tempfile::TempDir,
     /// The volume's name with the way to the cluster, which a machine without the volume's directory needs.
     name: String,
 }
 
 impl Machine {
-    fn of(cluster: &Cluster) -> Self {
+    pub(super) fn of(cluster: &Cluster) -> Self {
         let scratch = tempfile::tempdir_in(oncefs_system_tests::test_dir()).unwrap();
         fs::create_dir(scratch.path().join("mnt")).unwrap();
         Self { scratch, name: format!("{}?conf={}", cluster.address(), cluster.conf.display()) }
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(super) fn dir(&self) -> PathBuf {
         self.scratch.path().join("mnt")
     }
 
@@ -42,27 +42,27 @@ impl Machine {
         self.command(&[command, &self.name]).args(more).output().unwrap()
     }
 
-    fn succeeds(&self, command: &str, more: &[&str]) -> String {
+    pub(super) fn succeeds(&self, command: &str, more: &[&str]) -> String {
         let done = self.on_volume(command, more);
         assert!(done.status.success(), "{command} {more:?}: {done:?}");
         String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
     }
 
-    fn refused(&self, command: &str, more: &[&str]) -> String {
+    pub(super) fn refused(&self, command: &str, more: &[&str]) -> String {
         let done = self.on_volume(command, more);
         assert!(!done.status.success(), "{command} {more:?} succeeded: {done:?}");
         String::from_utf8_lossy(&done.stderr).into_owned()
     }
 
-    fn mount(&self) -> String {
+    pub(super) fn mount(&self) -> String {
         self.succeeds("mount", &[self.dir().to_str().unwrap()])
     }
 
-    fn umount(&self) {
+    pub(super) fn umount(&self) {
         self.succeeds("umount", &[]);
     }
 
-    fn mkfs(&self, cluster: &Cluster, more: &[&str]) -> String {
+    pub(super) fn mkfs(&self, cluster: &Cluster, more: &[&str]) -> String {
         let conf = cluster.conf.to_str().unwrap();
         let address = cluster.address();
         let arguments = ["mkfs", &address, "--experimental", "rados", "--records", "rados", "--conf", conf];
@@ -83,7 +83,7 @@ impl Drop for Machine {
 }
 
 /// Gives a machine the key of another.
-fn copy_key(cluster: &Cluster, from: &Machine, to: &Machine) {
+pub(super) fn copy_key(cluster: &Cluster, from: &Machine, to: &Machine) {
     fs::create_dir_all(to.key(cluster).parent().unwrap()).unwrap();
     fs::copy(from.key(cluster), to.key(cluster)).unwrap();
 }

@@ -8,23 +8,23 @@ use oncefs_system_tests::{Mount, eventually, oncefs, run};
 use super::{Cluster, MIB, assert_content, write_synced};
 
 /// A quota of the pool. Other tests use the pool too, so it goes with this value.
-struct Quota<'a>(&'a Cluster);
+pub(super) struct Quota<'a>(&'a Cluster, &'static str);
 
 impl<'a> Quota<'a> {
-    fn set(cluster: &'a Cluster, bytes: u64) -> Self {
-        cluster.set_quota(bytes);
-        Self(cluster)
+    pub(super) fn set(cluster: &'a Cluster, pool: &'static str, bytes: u64) -> Self {
+        cluster.set_quota(pool, bytes);
+        Self(cluster, pool)
     }
 }
 
 impl Drop for Quota<'_> {
     fn drop(&mut self) {
-        self.0.set_quota(0);
+        self.0.set_quota(self.1, 0);
     }
 }
 
 /// Bytes that df says are left.
-fn free_by_df(mount: &Mount) -> u64 {
+pub(super) fn free_by_df(mount: &Mount) -> u64 {
     let said = run(Command::new("df").args(["--output=avail", "-B1"]).arg(mount.dir()));
     said.lines().nth(1).and_then(|line| line.trim().parse().ok()).unwrap_or_else(|| panic!("df says {said}"))
 }
@@ -43,7 +43,7 @@ fn a_pool_with_little_room_refuses_new_data_before_it_is_full() {
     eventually("df shows it", || free_by_df(&mount) < left);
     assert_eq!(mount.figure("space", "pool_full"), 0);
     let stored = mount.wait_for("cluster", "pool_stored_bytes", |stored| stored >= 32 * MIB);
-    let quota = Quota::set(&cluster, stored + 96 * MIB);
+    let quota = Quota::set(&cluster, "oncefs", stored + 96 * MIB);
     mount.wait_for("space", "pool_full", |is_full| is_full == 1);
     let refused = write_synced(&mount.join("more"), 3, MIB).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC), "{refused}");

@@ -189,14 +189,15 @@ fn cluster(report: &Report) -> String {
     let longest =
         format!("requests waited for more than a second, the longest for {}", seconds(cluster.longest_wait_millis));
     table.row(figure("waits", cluster.waits, longest));
-    if let Some(pool) = &cluster.pool {
+    for (name, pool) in [("pool", &cluster.pool), ("data pool", &cluster.data_pool)] {
+        let Some(pool) = pool else { continue };
         let used = format!(
             "free; {} stored, {} with copies, {} objects",
             Size(pool.stored_bytes),
             Size(pool.used_bytes),
             pool.objects
         );
-        table.row(figure("pool", Size(pool.left_bytes), used));
+        table.row(figure(name, Size(pool.left_bytes), used));
     }
     table.plain()
 }
@@ -296,6 +297,7 @@ mod tests {
             waits: 2,
             longest_wait_millis: 8800,
             pool: Some(pool),
+            data_pool: Some(pool),
         });
         let text = cluster(&report);
         for line in [
@@ -304,6 +306,7 @@ mod tests {
             "lease                0.6 s  since the lease of 5.0 s was renewed; 260 renewals, 1 failed",
             "waits                    2  requests waited for more than a second, the longest for 8.8 s",
             "pool              7.00 GiB  free; 1.00 GiB stored, 3.00 GiB with copies, 256 objects",
+            "data pool         7.00 GiB  free; 1.00 GiB stored, 3.00 GiB with copies, 256 objects",
         ] {
             assert!(text.lines().any(|other| other == line), "no line '{line}' in\n{text}");
         }

@@ -54,6 +54,8 @@ fn lines(snapshot: &Snapshot) -> Vec<(&'static str, String, String)> {
         ("host", size(snapshot.host.available), format!("free of {}", Size(snapshot.host.size))),
     ];
     lines.extend(snapshot.report.cluster.iter().map(pool));
+    let of_data = snapshot.report.cluster.as_ref().and_then(|cluster| cluster.data_pool);
+    lines.extend(of_data.map(|pool| ("data pool", size(pool.left_bytes), "free, for all that use it".to_owned())));
     let (figure, by) = left(snapshot);
     lines.push(("to look at", figure, by));
     lines

@@ -92,6 +92,23 @@ fn a_hole_reads_as_zeros_and_an_object_that_is_all_hole_goes() {
     assert_eq!(device.next_data(3 * OBJECT).unwrap(), None);
 }
 
+/// There the space of a part would not come back, and zeros cost as much as a write.
+#[test]
+fn of_an_erasure_coded_image_only_whole_objects_go() {
+    let (objects, device) = device();
+    let device = device.erasure_coded();
+    device.write_at(&vec![1; 3 * OBJECT as usize], 0).unwrap();
+    device.flush().unwrap();
+    let awaited = objects.awaited();
+    assert_eq!(device.punch(4096, 8192).unwrap_err().kind(), io::ErrorKind::Unsupported);
+    device.flush().unwrap();
+    assert_eq!(objects.awaited(), awaited, "nothing was changed");
+    device.punch(4096, 2 * OBJECT - 4096).unwrap();
+    device.flush().unwrap();
+    assert_eq!(there(&objects), [0, 2]);
+    assert_eq!(read(&device, 4096, 4096), [1; 4096], "as on a raw device");
+}
+
 #[test]
 fn an_image_grows_durably_and_is_virtual() {
     let (objects, device) = device();

@@ -6,11 +6,12 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::open_file::OpenFile;
 use super::{Device, Io, ring, submit_threads};
 
 /// A regular file or a raw block device.
 pub struct FileDevice {
-    file: File,
+    file: OpenFile,
     is_block_device: bool,
 }
 
@@ -21,7 +22,11 @@ impl FileDevice {
     pub fn open_direct(path: &Path, writable: bool) -> io::Result<Self> {
         match Self::open(path, writable, libc::O_DIRECT) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Self::open(path, writable, 0),
-            other => other,
+            Err(e) => Err(e),
+            Ok(mut device) => {
+                device.file.cached = Some(open_for_single_pages(path)?);
+                Ok(device)
+            }
         }
     }
 
@@ -33,8 +38,22 @@ impl FileDevice {
     fn open(path: &Path, writable: bool, flags: i32) -> io::Result<Self> {
         let file = open_untimed(OpenOptions::new().read(true).write(writable), flags | libc::O_CLOEXEC, path)?;
         let is_block_device = file.metadata()?.file_type().is_block_device();
-        Ok(Self { file, is_block_device })
+        Ok(Self { file: OpenFile { direct: file, cached: None }, is_block_device })
     }
+}
+
+/// Opens a file for reads through the host's page cache, which reads no more than is asked for.
+fn open_for_single_pages(path: &Path) -> io::Result<File> {
+    let file = open_untimed(OpenOptions::new().read(true), libc::O_CLOEXEC, path)?;
+    advise(&file, 0, 0, libc::POSIX_FADV_RANDOM);
+    Ok(file)
+}
+
+/// Tells the host how bytes of a file are used. Only speed depends on it.
+fn advise(file: &File, at: u64, len: u64, advice: libc::c_int) {
+    // SAFETY: posix_fadvise takes no pointers; the descriptor is open for the length of the call.
+    let failed = unsafe { libc::posix_fadvise(file.as_raw_fd(), at as i64, len as i64, advice) };
+    debug_assert_eq!(failed, 0, "advice {advice} about {len} bytes at {at}");
 }
 
 /// Opens a file without access-time updates: these are never read, and cost a tenth of a read. On a file of another
@@ -49,7 +68,7 @@ fn open_untimed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Resul
 impl Device for FileDevice {
     fn submit(&self, ios: &mut [Io<'_>]) {
         if let [one] = ios {
-            one.of_file(&self.file);
+            one.of_file(self.file.way_of(one));
         } else if !ring::submit(&self.file, ios, None) {
             submit_threads::submit(&self.file, ios, &mut || ());
         }
@@ -61,14 +80,20 @@ impl Device for FileDevice {
         }
     }
 
+    fn leave_host_cache(&self, at: u64, len: u64) {
+        if let Some(cached) = &self.file.cached {
+            advise(cached, at, len, libc::POSIX_FADV_DONTNEED);
+        }
+    }
+
     fn flush(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.direct.sync_data()
     }
 
     fn punch(&self, at: u64, len: u64) -> io::Result<()> {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: fallocate takes no pointers; the descriptor is open for the length of the call.
-        let result = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at as i64, len as i64) };
+        let result = unsafe { libc::fallocate(self.file.direct.as_raw_fd(), mode, at as i64, len as i64) };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -77,7 +102,7 @@ impl Device for FileDevice {
             return Ok(Some(at));
         }
         // SAFETY: lseek takes no pointers. Nothing uses the file offset: all I/O is positional.
-        let found = unsafe { libc::lseek(self.file.as_raw_fd(), at as i64, libc::SEEK_DATA) };
+        let found = unsafe { libc::lseek(self.file.direct.as_raw_fd(), at as i64, libc::SEEK_DATA) };
         if found >= 0 {
             return Ok(Some(found as u64));
         }
@@ -91,12 +116,12 @@ impl Device for FileDevice {
 
     fn len(&self) -> io::Result<u64> {
         if !self.is_block_device {
-            return Ok(self.file.metadata()?.len());
+            return Ok(self.file.direct.metadata()?.len());
         }
         let mut bytes: u64 = 0;
         const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
         // SAFETY: the ioctl writes one u64 through the pointer, which is valid for the call.
-        let result = unsafe { libc::ioctl(self.file.as_raw_fd(), BLKGETSIZE64, &mut bytes) };
+        let result = unsafe { libc::ioctl(self.file.direct.as_raw_fd(), BLKGETSIZE64, &mut bytes) };
         if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -107,8 +132,8 @@ impl Device for FileDevice {
         if self.is_block_device {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the device is smaller than that"));
         }
-        self.file.set_len(len)?;
-        self.file.sync_all()
+        self.file.direct.set_len(len)?;
+        self.file.direct.sync_all()
     }
 }
 

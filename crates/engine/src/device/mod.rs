@@ -7,6 +7,7 @@ mod faulty;
 mod file;
 #[cfg(any(test, feature = "testing"))]
 mod memory;
+mod open_file;
 mod ring;
 pub mod signatures;
 mod submit_threads;
@@ -44,6 +45,8 @@ pub trait Device: Send + Sync {
         self.submit(&mut write);
         write.map(Io::into_result).into_iter().collect()
     }
+    /// Forgets what the host's page cache keeps of `len` bytes from byte `at` on, if there is such a cache.
+    fn leave_host_cache(&self, _at: u64, _len: u64) {}
     /// Makes every finished write durable.
     fn flush(&self) -> io::Result<()>;
     /// Returns `len` bytes from byte `at` on to the host. A file then reads as zeros there, durably after `flush`. A

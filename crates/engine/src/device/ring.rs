@@ -5,7 +5,6 @@
 //! is under way**, so no buffer is given back while the kernel may still use it.
 
 use std::cell::{OnceCell, RefCell};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, RawFd};
@@ -13,6 +12,7 @@ use std::sync::Once;
 
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 
+use super::open_file::OpenFile;
 use super::transfer::Io;
 
 /// Most requests under way per thread: enough to keep a solid-state disk busy, and half of a usual queue.
@@ -44,7 +44,7 @@ struct Request {
 
 /// Makes all requests, and leaves the result in each. If there is work to do `meanwhile`, it begins once the requests
 /// are on their way. False: io_uring is not allowed here, and nothing was done.
-pub fn submit(file: &File, ios: &mut [Io<'_>], meanwhile: Option<&mut dyn FnMut()>) -> bool {
+pub fn submit(file: &OpenFile, ios: &mut [Io<'_>], meanwhile: Option<&mut dyn FnMut()>) -> bool {
     RING.with(|ring| {
         let Some(ring) = ring.get_or_init(Ring::if_allowed) else { return false };
         let mut submission = Submission::begin(ring, file, ios);
@@ -113,7 +113,7 @@ impl Ring {
 /// Requests that the kernel has or will have. Dropping it waits for their end, even if the work meanwhile panics.
 struct Submission<'r, 'i, 'a> {
     ring: &'r RefCell<Ring>,
-    file: &'r File,
+    file: &'r OpenFile,
     ios: &'i mut [Io<'a>],
     vectors: Vec<libc::iovec>,
     requests: Vec<Request>,
@@ -125,13 +125,13 @@ struct Submission<'r, 'i, 'a> {
 
 impl<'r, 'i, 'a> Submission<'r, 'i, 'a> {
     /// Queues as many of the requests as there is room for.
-    fn begin(ring: &'r RefCell<Ring>, file: &'r File, ios: &'i mut [Io<'a>]) -> Self {
+    fn begin(ring: &'r RefCell<Ring>, file: &'r OpenFile, ios: &'i mut [Io<'a>]) -> Self {
         let mut vectors = Vec::with_capacity(ios.len());
         let mut requests = Vec::with_capacity(ios.len());
         for io in ios.iter_mut() {
             let first = vectors.len();
             io.add_vectors(&mut vectors);
-            let (file, vectors) = (file.as_raw_fd(), first..vectors.len());
+            let (file, vectors) = (file.way_of(io).as_raw_fd(), first..vectors.len());
             requests.push(Request { file, at: io.at(), is_write: io.is_write(), vectors });
         }
         let answers_at = {
@@ -184,7 +184,7 @@ impl<'r, 'i, 'a> Submission<'r, 'i, 'a> {
         self.queued = 0;
         debug_assert_eq!(answers.len(), self.ios.len(), "answers, and requests");
         for (io, answer) in self.ios.iter_mut().zip(answers) {
-            io.answered(self.file, answer);
+            io.answered(self.file.way_of(io), answer);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Parallel requests to files by threads, for hosts that do not allow io_uring.
 
-use std::fs::File;
 use std::thread;
 
+use super::open_file::OpenFile;
 use super::transfer::Io;
 use crate::sync::{LockRank, Mutex};
 
@@ -12,13 +12,13 @@ const THREADS_MAX: usize = 8;
 const REQUESTS_PER_THREAD_MIN: usize = 4;
 
 /// Makes all requests, and calls `meanwhile` while other threads begin with them.
-pub fn submit(file: &File, ios: &mut [Io<'_>], meanwhile: &mut dyn FnMut()) {
+pub fn submit(file: &OpenFile, ios: &mut [Io<'_>], meanwhile: &mut dyn FnMut()) {
     let threads = (ios.len() / REQUESTS_PER_THREAD_MIN).clamp(1, THREADS_MAX);
     let left = Mutex::new(LockRank::Leaf, ios.iter_mut());
     let make_what_is_left = || {
         loop {
             let Some(io) = left.lock().next() else { return };
-            io.of_file(file);
+            io.of_file(file.way_of(io));
         }
     };
     thread::scope(|scope| {

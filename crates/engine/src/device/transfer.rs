@@ -20,6 +20,8 @@ pub struct Io<'a> {
     at: u64,
     len: usize,
     transfer: Transfer<'a>,
+    /// Whether the host's page cache answers it, and keeps what it reads.
+    is_cached: bool,
     result: io::Result<()>,
 }
 
@@ -41,12 +43,13 @@ enum Piece<'a> {
 impl<'a> Io<'a> {
     /// A read that fills `bytes` from byte `at` on. It fails beyond the end.
     pub fn read(at: u64, bytes: &'a mut [u8]) -> Self {
-        Self { at, len: bytes.len(), transfer: Transfer::Read { first: bytes, more: Vec::new() }, result: Ok(()) }
+        let len = bytes.len();
+        Self { at, len, transfer: Transfer::Read { first: bytes, more: Vec::new() }, is_cached: false, result: Ok(()) }
     }
 
     /// A write of all of `bytes` at byte `at`.
     pub fn write(at: u64, bytes: &'a [u8]) -> Self {
-        Self { at, len: bytes.len(), transfer: Transfer::Write(bytes), result: Ok(()) }
+        Self { at, len: bytes.len(), transfer: Transfer::Write(bytes), is_cached: false, result: Ok(()) }
     }
 
     /// Continues a read with `bytes`, after a gap.
@@ -58,6 +61,17 @@ impl<'a> Io<'a> {
         }
         self.len += gap + bytes.len();
         more.push(Piece::Wanted(bytes));
+    }
+
+    /// Lets the host's page cache answer a read, and keep what it reads, if the device has such a cache.
+    pub fn through_host_cache(&mut self) {
+        assert!(!self.is_write(), "a write passes by the host's page cache");
+        self.is_cached = true;
+    }
+
+    /// Whether the host's page cache may answer it.
+    pub fn is_through_host_cache(&self) -> bool {
+        self.is_cached
     }
 
     /// The first byte of the device.

@@ -109,8 +109,8 @@ impl Reader {
         let blocks: Vec<(Pbn, ())> = there.iter().map(|pbn| (*pbn, ())).collect();
         let mut parts = runs_into(&blocks, bytes);
         let read = match is_fragment(there[0]) {
-            true => self.data_reader.read_spans(&mut cut_spans(&mut parts), &mut [], self.counting()),
-            false => self.data_reader.read_spans(&mut [&mut parts[..]], &mut [], self.counting()),
+            true => self.data_reader.read_spans(&mut cut_spans(&mut parts), &[], &mut [], self.counting()),
+            false => self.data_reader.read_spans(&mut [&mut parts[..]], &[], &mut [], self.counting()),
         };
         read.is_ok_and(|results| results.iter().all(Result::is_ok))
     }

@@ -1,7 +1,7 @@
 //! Blocks after they were read: they are compared with their tags and offered to the read cache.
 
 use super::cache::NOBODY;
-use super::parts::Part;
+use super::parts::{Part, Way};
 use super::stored::CACHED_RUN_BLOCKS_MAX;
 use crate::format::page::page_of;
 use crate::read::stored::BlockReader;
@@ -19,13 +19,13 @@ impl BlockReader {
     /// Compares the content with the tags if reads are verified, and with the tags of lost content if any is lost. A
     /// block that differs is served as `read_parts` says. Returns how many references each block has, in the order of
     /// the parts, or 0 if that is not known. None: none may enter the read cache.
-    pub fn verify(&self, reader: MapId, parts: &mut [&mut Part<'_>]) -> Result<Option<Vec<u32>>> {
+    pub fn verify(&self, reader: MapId, parts: &mut [(&mut Part<'_>, Way)]) -> Result<Option<Vec<u32>>> {
         let verifies = self.tuning.verifies_reads();
         if !verifies && !self.damage.is_content_lost() {
-            return Ok(Some(self.metadata.references_of(parts.iter().flat_map(|part| part.pbns()))));
+            return Ok(Some(self.metadata.references_of(parts.iter().flat_map(|(part, _)| part.pbns()))));
         }
-        let mut tags: Vec<(Pbn, Tag)> = Vec::with_capacity(parts.iter().map(|part| part.blocks()).sum());
-        for part in &*parts {
+        let mut tags: Vec<(Pbn, Tag)> = Vec::with_capacity(parts.iter().map(|(part, _)| part.blocks()).sum());
+        for (part, _) in &*parts {
             let blocks = part.bytes.chunks_exact(BLOCK_BYTES).map(|block| self.hasher.tag(block));
             tags.extend(part.pbns().zip(blocks));
         }
@@ -47,12 +47,16 @@ impl BlockReader {
         &self,
         reader: MapId,
         wrong: impl Iterator<Item = Pbn>,
-        parts: &mut [&mut Part<'_>],
+        parts: &mut [(&mut Part<'_>, Way)],
     ) -> Result<bool> {
         let mut is_all_right = true;
         for pbn in wrong {
+            if self.replace(pbn, parts, |way, bytes| way != Way::PastHostCache && self.read_past_host_cache(pbn, bytes))
+            {
+                continue;
+            }
             self.damage_reports.suspect(pbn);
-            if !self.replace(pbn, parts) {
+            if !self.replace(pbn, parts, |_, bytes| self.replica_reader.read_replica(pbn, bytes)) {
                 if reader != NOBODY {
                     return Err(damaged(pbn));
                 }
@@ -62,13 +66,24 @@ impl BlockReader {
         Ok(is_all_right)
     }
 
-    /// Serves one block of these parts from its replica. False: it has none.
-    fn replace(&self, pbn: Pbn, parts: &mut [&mut Part<'_>]) -> bool {
-        let holders = parts.iter_mut().filter(|part| (part.pbn..part.end()).contains(&pbn));
-        holders.into_iter().all(|part| {
+    /// Serves one block of these parts by `read`, which returns whether it has the right content.
+    fn replace(
+        &self,
+        pbn: Pbn,
+        parts: &mut [(&mut Part<'_>, Way)],
+        mut read: impl FnMut(Way, &mut [u8]) -> bool,
+    ) -> bool {
+        let mut holders = parts.iter_mut().filter(|(part, _)| (part.pbn..part.end()).contains(&pbn));
+        holders.all(|(part, way)| {
             let at = (pbn.0 - part.pbn.0) as usize * BLOCK_BYTES;
-            self.replica_reader.read_replica(pbn, &mut part.bytes[at..at + BLOCK_BYTES])
+            read(*way, &mut part.bytes[at..at + BLOCK_BYTES])
         })
+    }
+
+    /// Whether a block has the content that the block table says. False also if the table does not say it.
+    pub fn is_right(&self, pbn: Pbn, block: &[u8]) -> bool {
+        let known = self.known_of(&[(pbn, self.hasher.tag(block))]);
+        known[0].references > 0 && !known[0].is_wrong
     }
 
     /// The table's answer for blocks with these tags, in the order of their pbns. It is empty for a block that was
@@ -107,7 +122,7 @@ impl BlockReader {
     /// Offers blocks that were read to the read cache. Shared blocks enter at once, because they are read again for
     /// their other references. Of a long run only these enter, so that one pass over a large file does not replace the
     /// whole cache.
-    pub fn admit_read(&self, reader: MapId, parts: &[&mut Part<'_>], references: &[u32]) {
+    pub fn admit_read<'p, 'a: 'p>(&self, reader: MapId, parts: impl Iterator<Item = &'p Part<'a>>, references: &[u32]) {
         let (mut references, counters) = (references.iter(), &self.stats.counters);
         for part in parts {
             let is_long = part.blocks() > CACHED_RUN_BLOCKS_MAX;

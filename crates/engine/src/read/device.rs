@@ -9,7 +9,7 @@ use crate::device::buffer::PooledBuf;
 use crate::format::fragment::is_fragment;
 use crate::policy::effective::FilePolicies;
 use crate::read::fragments::{FragmentReader, PlannedRead};
-use crate::read::parts::{Part, joined};
+use crate::read::parts::{Part, Way, joined};
 use crate::{BLOCK_BYTES, Pbn, Result};
 
 part! {
@@ -42,28 +42,36 @@ impl DataReader {
 
     /// Reads spans past the read cache, all of them at once, and returns the result of each. On an error none is read.
     pub fn read_as_they_are(&self, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
-        self.read_spans(spans, &mut [], |_| ())
+        self.read_spans(spans, &[], &mut [], |_| ())
     }
 
-    /// The same, and reads pages of the block table in parallel. `count` gets the blocks of each request.
+    /// Reads spans, each by its way, or past the host's page cache if it has none, and pages of the block table in
+    /// parallel. `count` gets the blocks of each request.
     pub fn read_spans(
         &self,
         spans: &mut [&mut [Part<'_>]],
+        ways: &[Way],
         pages: &mut [Io<'_>],
         count: impl Fn(u64),
     ) -> Result<Vec<Result<()>>> {
         let is_of_fragments = |span: &[Part<'_>]| span.first().is_some_and(|part| is_fragment(part.pbn));
         let are_of_fragments: Vec<bool> = spans.iter().map(|span| is_of_fragments(span)).collect();
         let (mut reads, mut fragments) = (Vec::with_capacity(spans.len()), Vec::new());
-        for (span, is_of_fragments) in spans.iter_mut().zip(&are_of_fragments) {
+        let mut are_fragments_shared = false;
+        for (at, (span, is_of_fragments)) in spans.iter_mut().zip(&are_of_fragments).enumerate() {
+            let way = ways.get(at).copied().unwrap_or(Way::PastHostCache);
             match is_of_fragments {
-                true => fragments.push(&mut **span),
-                false => reads.push(joined(span)?),
+                true => {
+                    are_fragments_shared |= way == Way::ThroughHostCache;
+                    fragments.push(&mut **span);
+                }
+                false => reads.push(through(joined(span)?, way != Way::PastHostCache)),
             }
         }
         let of_blocks = reads.len();
         let mut planned = (!fragments.is_empty()).then(|| self.fragment_reader.plan(fragments));
-        reads.extend(planned.iter_mut().flat_map(PlannedRead::reads));
+        let of_fragments = planned.iter_mut().flat_map(PlannedRead::reads);
+        reads.extend(of_fragments.map(|read| through(read, are_fragments_shared)));
         blocks_of(&reads).into_iter().for_each(count);
         let mut of_blocks_and_extents = match reads.is_empty() && pages.is_empty() {
             true => Vec::new(),
@@ -78,6 +86,13 @@ impl DataReader {
             false => of_blocks.next(),
         };
         Ok(are_of_fragments.iter().map(result).map(|result| result.expect("a result for each span")).collect())
+    }
+
+    /// Makes the host's page cache forget blocks from this one on. The place of a fragment is not known here.
+    pub fn leave_host_cache(&self, pbn: Pbn, blocks: usize) {
+        if !is_fragment(pbn) {
+            self.data.leave_host_cache(pbn, blocks);
+        }
     }
 
     /// Reads spans past the read cache, all of them at once. A block that cannot be read becomes zeros, which no stored
@@ -105,14 +120,24 @@ impl DataReader {
             false => self.data.read_many_while(reads, &mut || self.stored.submit_page_reads(pages)),
         };
         let have_succeeded = results.iter().all(Result::is_ok) && pages.iter().all(Io::is_done);
+        // The host's page cache may have answered, whose time says nothing about the device.
+        let is_of_device = !reads.iter().any(Io::is_through_host_cache);
         let blocks = blocks_of(reads);
-        let changed = device_reads.end(timer, &blocks, pages.len(), have_succeeded);
+        let changed = device_reads.end(timer, &blocks, pages.len(), have_succeeded && is_of_device);
         changed.into_iter().for_each(|change| self.file_policies.piece_cost_changed(change, Instant::now()));
         let read = reads.iter().zip(&results).filter(|(_, result)| result.is_ok());
         let bytes = read.map(|(read, _)| read.len() as u64).sum();
         self.stats.counters.data_bytes_read.fetch_add(bytes, Relaxed);
         results
     }
+}
+
+/// A read that the host's page cache may answer, or not.
+fn through(mut read: Io<'_>, is_through_host_cache: bool) -> Io<'_> {
+    if is_through_host_cache {
+        read.through_host_cache();
+    }
+    read
 }
 
 /// The number of blocks of each read of the data area.

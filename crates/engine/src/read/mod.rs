@@ -6,6 +6,7 @@ pub mod checked;
 pub mod damage_reports;
 pub mod device;
 pub mod fragments;
+pub mod host_cache;
 mod lazy_memory;
 pub mod parts;
 pub mod replicas;

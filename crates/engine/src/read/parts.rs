@@ -11,6 +11,17 @@ use crate::{BLOCK_BYTES, Pbn, Result};
 const SPAN_BLOCKS_MAX: u64 = 256;
 const _: () = assert!(GAP_BLOCKS_MAX < SPAN_BLOCKS_MAX);
 
+/// The way of the request for a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Straight from the device.
+    PastHostCache,
+    /// Through the host's page cache: most of its blocks are shared.
+    ThroughHostCache,
+    /// The same, because it is not known yet whether they are shared.
+    ThroughHostCacheAtFirst,
+}
+
 /// A run of the data area and the destination of its content.
 pub struct Part<'a> {
     /// Its first block.

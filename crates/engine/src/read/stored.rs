@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::cache::{AROUND, NOBODY};
-use super::parts::{Part, copy_repeated, cut_spans, take_repeated};
+use super::parts::{Part, Way, copy_repeated, cut_spans, take_repeated};
 use crate::base::part;
 use crate::device::Io;
 use crate::format::page::Entry;
@@ -94,16 +94,17 @@ impl BlockReader {
     /// them at once.
     fn read_spans(&self, reader: MapId, parts: &mut [Part<'_>]) -> Result<()> {
         let mut spans = cut_spans(parts);
-        let results = self.read_device_at_once(reader, &mut spans)?;
+        let ways = self.ways_of(&spans);
+        let results = self.read_device_at_once(reader, &mut spans, &ways)?;
         let mut whole = Vec::with_capacity(parts_of(&spans));
-        for (span, result) in spans.into_iter().zip(results) {
+        for ((span, way), result) in spans.into_iter().zip(ways).zip(results) {
             match result {
-                Ok(()) => whole.extend(span),
+                Ok(()) => whole.extend(span.iter_mut().map(|part| (part, way))),
                 // A bad place affects only its own block. Errors inside gaps are ignored.
                 Err(error) => {
                     if self.read_again(reader, span, error)? {
                         let references = self.metadata.references_of(span.iter().flat_map(Part::pbns));
-                        self.admit_read(reader, &span.iter_mut().collect::<Vec<_>>(), &references);
+                        self.admit_read(reader, span.iter(), &references);
                     }
                 }
             }
@@ -111,12 +112,18 @@ impl BlockReader {
         if !whole.is_empty()
             && let Some(references) = self.verify(reader, &mut whole)?
         {
-            self.admit_read(reader, &whole, &references);
+            self.leave_host_cache(&whole, &references);
+            self.admit_read(reader, whole.iter().map(|(part, _)| &**part), &references);
         }
         Ok(())
     }
 
-    fn read_device_at_once(&self, reader: MapId, spans: &mut [&mut [Part<'_>]]) -> Result<Vec<Result<()>>> {
+    fn read_device_at_once(
+        &self,
+        reader: MapId,
+        spans: &mut [&mut [Part<'_>]],
+        ways: &[Way],
+    ) -> Result<Vec<Result<()>>> {
         let mut lacking = self.pages_lacking(spans);
         let mut pages = lacking.reads()?;
         let count = |blocks| {
@@ -124,7 +131,7 @@ impl BlockReader {
                 self.policy.device_reads().count(blocks);
             }
         };
-        let results = self.data_reader.read_spans(spans, &mut pages, count)?;
+        let results = self.data_reader.read_spans(spans, ways, &mut pages, count)?;
         let are_read = pages.iter().all(Io::is_done);
         drop(pages);
         self.admit_lacking(lacking, are_read);
@@ -145,7 +152,12 @@ impl BlockReader {
                     self.policy.device_reads().count(1);
                 }
                 match self.data_reader.read_device(pbn, bytes) {
-                    Ok(()) => may_enter &= self.verify(reader, &mut [&mut Part { pbn, bytes }])?.is_some(),
+                    Ok(()) => {
+                        may_enter &= {
+                            let way = Way::PastHostCache;
+                            self.verify(reader, &mut [(&mut Part { pbn, bytes }, way)])?.is_some()
+                        }
+                    }
                     Err(error) => self.read_second_copy(pbn, bytes, error)?,
                 }
             }

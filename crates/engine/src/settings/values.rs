@@ -121,6 +121,8 @@ pub struct Settings {
     pub battery_percent_min: u64,
     /// When stored blocks are verified.
     pub verify: Verify,
+    /// Whether the host's page cache keeps blocks that files share.
+    pub host_cache: bool,
     /// Blocks with more references than this get a replica. 0: none.
     pub replicate_refs_above: u64,
     /// When blocks are compressed.
@@ -166,6 +168,7 @@ impl Settings {
             idle_after: Duration::from_millis(500),
             battery_percent_min: 20,
             verify: Verify::Read,
+            host_cache: true,
             replicate_refs_above: 0,
             compress: Compress::Off,
             compress_method: Method::Zstd(1),
@@ -294,6 +297,7 @@ pub struct Tuning {
     changing: Mutex<()>,
     verifies_reads: AtomicBool,
     verifies_shares: AtomicBool,
+    uses_host_cache: AtomicBool,
     ranks_files: AtomicBool,
     /// The bits of a signed number.
     rank_clock_offset_seconds: AtomicU64,
@@ -305,6 +309,7 @@ impl Tuning {
         Self {
             verifies_reads: AtomicBool::new(settings.verify.covers_reads()),
             verifies_shares: AtomicBool::new(settings.verify.covers_shares()),
+            uses_host_cache: AtomicBool::new(settings.host_cache),
             ranks_files: AtomicBool::new(settings.ranks_files()),
             rank_clock_offset_seconds: AtomicU64::new(settings.rank_clock_offset_seconds.cast_unsigned()),
             settings: Mutex::new(LockRank::Settings, settings),
@@ -331,6 +336,7 @@ impl Tuning {
     pub fn follow(&self, settings: &Settings) {
         self.verifies_reads.store(settings.verify.covers_reads(), Relaxed);
         self.verifies_shares.store(settings.verify.covers_shares(), Relaxed);
+        self.uses_host_cache.store(settings.host_cache, Relaxed);
         self.ranks_files.store(settings.ranks_files(), Relaxed);
         self.rank_clock_offset_seconds.store(settings.rank_clock_offset_seconds.cast_unsigned(), Relaxed);
     }
@@ -350,6 +356,11 @@ impl Tuning {
     /// Whether a block is read before it is shared for the first time.
     pub fn verifies_shares(&self) -> bool {
         self.verifies_shares.load(Relaxed)
+    }
+
+    /// Whether shared blocks are read through the host's page cache.
+    pub fn uses_host_cache(&self) -> bool {
+        self.uses_host_cache.load(Relaxed)
     }
 
     /// Whether files are ranked by their use.

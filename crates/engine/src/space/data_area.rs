@@ -89,6 +89,13 @@ impl DataArea {
         Ok(())
     }
 
+    /// Makes the host's page cache forget blocks from `pbn` on.
+    pub fn leave_host_cache(&self, pbn: Pbn, blocks: usize) {
+        if let Ok(location) = Location::of(pbn, blocks * BLOCK_BYTES) {
+            self.device.leave_host_cache(location.at, location.bytes);
+        }
+    }
+
     /// Gives the space of free blocks back to the host. Returns how many bytes.
     pub fn punch(&self, run: Run) -> Result<u64> {
         assert!(run.pbn > Pbn(0) && run.blocks > 0, "a hole of {} blocks at block {}", run.blocks, run.pbn);

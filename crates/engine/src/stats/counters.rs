@@ -290,6 +290,8 @@ counters! {
     write_requests_incompressible,
     /// Blocks served from the read cache that another file's read had put there.
     blocks_read_shared,
+    /// Blocks that were read through the host's page cache, because files share them.
+    blocks_read_through_host,
     /// Blocks of other files that were read around small ones.
     blocks_read_around,
     /// Blocks that left the read cache for others after all of their references had been read.

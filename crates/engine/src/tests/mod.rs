@@ -36,6 +36,8 @@ mod expand;
 #[cfg(not(feature = "schedules"))]
 mod full_host;
 #[cfg(not(feature = "schedules"))]
+mod host_cache;
+#[cfg(not(feature = "schedules"))]
 mod lazy_clones;
 #[cfg(not(feature = "schedules"))]
 mod lock_order;

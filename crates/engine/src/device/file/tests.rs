@@ -187,6 +187,53 @@ fn a_write_is_made_while_the_thread_works_and_reads() {
     assert_eq!(found, [7; ALIGN_BYTES]);
 }
 
+/// Whether the host's page cache has a page of the device.
+fn is_cached(device: &FileDevice, page: usize) -> bool {
+    let cached = device.file.cached.as_ref().expect("this test needs a file system with direct I/O");
+    let (len, mut residence) = (ALIGN_BYTES, [0_u8]);
+    // SAFETY: the mapping is of a page of the file, and nothing refers to it when it is removed.
+    let asked = unsafe {
+        let at = (page * ALIGN_BYTES) as i64;
+        let mapped = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, cached.as_raw_fd(), at);
+        assert_ne!(mapped, libc::MAP_FAILED);
+        let asked = libc::mincore(mapped, len, residence.as_mut_ptr());
+        libc::munmap(mapped, len);
+        asked
+    };
+    assert_eq!(asked, 0);
+    residence[0] & 1 == 1
+}
+
+fn read_page(device: &FileDevice, page: usize, is_through_host_cache: bool) -> u8 {
+    let mut bytes = AlignedBuf::new(ALIGN_BYTES);
+    let mut read = Io::read((page * ALIGN_BYTES) as u64, &mut bytes);
+    if is_through_host_cache {
+        read.through_host_cache();
+    }
+    device.submit(std::slice::from_mut(&mut read));
+    read.into_result().unwrap();
+    bytes[0]
+}
+
+#[test]
+fn the_hosts_cache_keeps_what_is_read_through_it_until_it_is_written_or_given_up() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, vec![1; 8 * ALIGN_BYTES]).unwrap();
+    let device = FileDevice::open_direct(&path, true).unwrap();
+    device.flush().unwrap();
+    device.leave_host_cache(0, 8 * ALIGN_BYTES as u64);
+    assert_eq!((read_page(&device, 3, false), is_cached(&device, 3)), (1, false));
+    assert_eq!((read_page(&device, 3, true), is_cached(&device, 3), is_cached(&device, 4)), (1, true, false));
+    let mut block = AlignedBuf::new(ALIGN_BYTES);
+    block.fill(2);
+    device.write_at(&block, 3 * ALIGN_BYTES as u64).unwrap();
+    assert_eq!((read_page(&device, 3, true), read_page(&device, 3, false)), (2, 2));
+    assert!(is_cached(&device, 3));
+    device.leave_host_cache(3 * ALIGN_BYTES as u64, ALIGN_BYTES as u64);
+    assert!(!is_cached(&device, 3));
+}
+
 /// From now on this thread, and those that it starts, cannot create a ring.
 fn forbid_rings() {
     const RING_SETUP: u32 = libc::SYS_io_uring_setup as u32;

@@ -89,6 +89,27 @@ impl Content {
         Content { seed, numbers, blocks_unique, random_bytes: BLOCK_BYTES, expanded: None }
     }
 
+    /// What FIO writes with `dedupe_percentage`: a duplicate repeats the last new block of the same thread (FIO up to 3.27,
+    /// and its default since). The threads take turns, a block each.
+    pub fn as_fio(seed: u64, threads: usize, blocks_per_thread: usize, duplicate_percent: usize) -> Content {
+        let mut random = Random::new(seed ^ 2);
+        let mut left = vec![blocks_per_thread.saturating_sub(1) * duplicate_percent / 100; threads];
+        let (mut newest, mut new) = (vec![0; threads], 0..);
+        let mut numbers = Vec::with_capacity(threads * blocks_per_thread);
+        for turn in 0..blocks_per_thread {
+            for (newest, left) in newest.iter_mut().zip(&mut left) {
+                // The first block of a thread has none before it.
+                if turn > 0 && random.index(blocks_per_thread - turn) < *left {
+                    *left -= 1;
+                } else {
+                    *newest = new.next().expect("there are as many numbers as blocks");
+                }
+                numbers.push(*newest);
+            }
+        }
+        Self::from_numbers(seed, numbers)
+    }
+
     /// The same, expanded beforehand if that takes at most so many bytes.
     pub fn expanded_within(mut self, memory_max: u64) -> Content {
         if self.bytes() <= memory_max {
@@ -232,6 +253,20 @@ mod tests {
                 unique_next += 1;
                 previous_duplicate = None;
             }
+        }
+    }
+
+    #[test]
+    fn duplicates_of_fio_repeat_the_last_new_block_of_their_thread() {
+        for percent in [0, 25, 75] {
+            let content = Content::as_fio(7, 3, 5_000, percent);
+            assert_eq!(content.unique_bytes(), ((15_000 - 3 * (4_999 * percent / 100)) * BLOCK_BYTES) as u64);
+            for thread in 0..3 {
+                let own: Vec<u32> = content.numbers().iter().copied().skip(thread).step_by(3).collect();
+                assert!(own.is_sorted(), "a thread repeats nothing but its last new block");
+            }
+            let (of_first, of_second) = (content.number(0), content.number(1));
+            assert_ne!(of_first, of_second, "threads have blocks of their own");
         }
     }
 

@@ -129,11 +129,11 @@ impl Load {
     }
 }
 
-/// Every block of every file once in random order; then all of them read in another.
+/// Every block of every file once in random order, with FIO's duplicates; then all of them read in another.
 pub fn fio(volume: &Volume, seed: u64, duplicate_percent: usize) -> Result<Body> {
     let blocks_per_file = volume.random_blocks() / FIO_THREADS;
     let mut random = Random::new(seed);
-    let content = volume.content(seed, blocks_per_file * FIO_THREADS, duplicate_percent)?;
+    let content = volume.prepared(Content::as_fio(seed, FIO_THREADS, blocks_per_file, duplicate_percent));
     let mut orders = || (0..FIO_THREADS).map(|_| random.permutation(blocks_per_file)).collect();
     let load = Load { content, places: orders(), reads: orders(), blocks_per_file };
     let name = duplicate_percent.to_string();

@@ -39,8 +39,12 @@ impl Volume {
 
     /// Contents of this seed, within the memory for them.
     pub fn content(&self, seed: u64, blocks: usize, duplicate_percent: usize) -> Result<Content> {
-        let content = Content::planned(seed, blocks, duplicate_percent)?;
-        Ok(content.shrinking_to(self.shrinks_to_percent).expanded_within(self.memory_max))
+        Ok(self.prepared(Content::planned(seed, blocks, duplicate_percent)?))
+    }
+
+    /// Contents whose blocks shrink as they do on this volume, expanded beforehand if memory has room.
+    pub fn prepared(&self, content: Content) -> Content {
+        content.shrinking_to(self.shrinks_to_percent).expanded_within(self.memory_max)
     }
 }
 

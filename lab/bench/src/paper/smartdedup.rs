@@ -87,8 +87,8 @@ const USED: Field = Field::At("/space/used_bytes");
 const METADATA: Field = Field::Less("/device_written_settled", "/stored_bytes");
 
 const FUSE: &str = "each request passes through FUSE to the daemon and back; SmartDedup is in the kernel's ext4";
-const CACHE: &str = "SmartDedup finds a duplicate in the kernel's page cache by its physical block; FUSE has no such index, so \
-                     a duplicate that our cache has lost is read from the device again";
+const CACHE: &str = "a file's first read of each page passes through FUSE to the daemon also if the host has the block; \
+                     SmartDedup finds it in the kernel";
 const LOG: &str = "a new block costs 59 bytes of log and table, and a shared one about 15, by the format";
 const APPEND: &str =
     "ext4 writes next to no metadata for three files that only grow, and ours has a record for each block";
@@ -129,7 +129,8 @@ fn figure_3() -> Figure {
         number: "3",
         title: "FIO on the phone, to ext4",
         note: "Three threads write 2 GB of 4 KiB blocks at random, buffered; after a restart with empty caches they read \
-               all of it at random. Hints for a tenth of the fingerprints, 0 to 75 % of duplicates.",
+               all of it at random. Hints for a tenth of the fingerprints, 0 to 75 % of duplicates. A duplicate repeats the last \
+               new block of its thread, as with FIO's `dedupe_percentage`.",
         claims: vec![
             Claim::at_least("write speed, 0 %", "-3.8 %", 0.962, step("threads-write-0", SPEED)),
             Claim::at_least("write speed, 25 %", "+16.9 %", 1.169, step("threads-write-25", SPEED)),

@@ -410,6 +410,12 @@ impl Store {
         self.volume.base.space.ballast().is_needed()
     }
 
+    /// Answers a question about the volume. What it looks up does not count as a program's request, so whoever asks
+    /// often does not keep background work from running.
+    pub fn aside<T>(&self, answer: impl FnOnce() -> T) -> T {
+        self.volume.base.foreground.aside(answer)
+    }
+
     /// How long ago the last request of a program ended, or the volume was opened.
     pub fn idle_time(&self) -> Duration {
         let foreground = &self.volume.base.foreground;

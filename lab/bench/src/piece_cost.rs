@@ -14,8 +14,8 @@ use crate::throttle::{Limits, Throttle};
 
 /// Data to be read: more than the 64 MiB that oncefs asks for.
 const DATA_BYTES: usize = 96 << 20;
-/// Rarely: a look is a request too, and the probe begins only once none came for two seconds.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// The probe begins once the mount is idle for two seconds, and takes one.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Writes data and waits until the mount has measured with it, the device limited. What has no budget has no use for it.

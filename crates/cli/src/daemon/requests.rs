@@ -309,8 +309,29 @@ impl OpenVolume {
     }
 }
 
+/// Whether a command works on files as a program does, so that background work gives way to it.
+fn is_use(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::PrepareClone { .. }
+            | Request::CloneFile { .. }
+            | Request::CloneFileAtOnce { .. }
+            | Request::CopyTree { .. }
+            | Request::RemoveSnapshot { .. }
+    )
+}
+
 impl Handler for OpenVolume {
     fn answer(&self, request: &Request, client: &Client) -> Result<Value, String> {
+        match is_use(request) {
+            true => self.answer_to(request, client),
+            false => self.file_system.store().aside(|| self.answer_to(request, client)),
+        }
+    }
+}
+
+impl OpenVolume {
+    fn answer_to(&self, request: &Request, client: &Client) -> Result<Value, String> {
         let store = self.file_system.store();
         match request {
             Request::Version => Ok(json!(self.about)),
@@ -472,6 +493,14 @@ fn atime_policy(kernel_flags: libc::c_ulong) -> AtimePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn questions_are_no_use_of_the_volume_and_clones_are() {
+        let questions =
+            [Request::Version, Request::Stats, Request::DedupStatus, Request::FileNames { maps: Vec::new() }];
+        assert!(!questions.iter().any(is_use));
+        assert!(is_use(&Request::PrepareClone { inode: 2 }));
+    }
 
     #[test]
     fn access_times_follow_the_mount_flags_with_relatime_as_the_default() {

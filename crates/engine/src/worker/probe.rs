@@ -6,6 +6,7 @@
 //!
 //! Crash: the number is advice. If its record was not committed, the next mount probes again.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use oncefs_toolbox::Random;
@@ -14,10 +15,12 @@ use crate::base::part;
 use crate::format::device_record::DeviceRecord;
 use crate::format::group_bytes::GroupBytes;
 use crate::format::keys;
+use crate::format::page::{PAGE_ENTRIES, Page, pbns_of};
 use crate::place::free_blocks::FreeBlocks;
 use crate::read::device::DataReader;
 use crate::state::loading::Metadata;
 use crate::state::published::Plan;
+use crate::stats::counters::Count;
 use crate::write::publish::Publisher;
 use crate::{BLOCK_BYTES, Pbn, Result};
 
@@ -29,6 +32,12 @@ const DATA_BLOCKS_MIN: u64 = 16_384;
 const LARGE_BLOCKS: u64 = 256;
 /// Places checked for blocks with data.
 const PLACES: usize = 4_096;
+/// Where few of them have data, this much of what has some is checked, in requests of as many pages of the block table.
+const WALKED_REQUESTS: usize = 64;
+const WALKED_PAGES: u64 = 64;
+/// Pages of the block table for a large read.
+const LARGE_PAGES: usize = (LARGE_BLOCKS / PAGE_ENTRIES) as usize;
+const _: () = assert!(LARGE_PAGES as u64 * PAGE_ENTRIES == LARGE_BLOCKS && WALKED_PAGES % LARGE_PAGES as u64 == 0);
 /// Large reads at different places.
 const LARGE_PLACES: usize = 64;
 /// Pieces in the first round. Later rounds read as many as fill the time.
@@ -41,6 +50,9 @@ part! {
     pub struct DeviceProbe {
         base: policy, tuning, worker, foreground;
         metadata: Metadata, free_blocks: FreeBlocks, data_reader: DataReader, publisher: Publisher
+    } own {
+        /// Blocks in use when they lay in too few places. With twice as many it looks again.
+        too_few: Count = Count::new(0)
     }
 }
 
@@ -48,18 +60,22 @@ impl DeviceProbe {
     /// Measures the piece cost if the device was not probed since the mount and there is enough data. True: it did.
     pub fn probe_if_due(&self) -> bool {
         let has_budget = self.tuning.with(|settings| settings.mount_policy().has_budget());
-        let has_data = self.free_blocks.totals().used.0 >= DATA_BLOCKS_MIN;
+        let used = self.free_blocks.totals().used.0;
+        let has_data = used >= DATA_BLOCKS_MIN.max(2 * self.too_few.load(Relaxed));
         if !has_budget || !has_data || self.policy.device_reads().is_probed() {
             return false;
         }
         self.worker.note_doing("measuring what scattered reads cost");
         match self.probe() {
-            Ok(is_complete) => {
-                if is_complete {
-                    self.policy.device_reads().note_probed();
-                }
-                is_complete
+            Ok(Probed::All) => {
+                self.policy.device_reads().note_probed();
+                true
             }
+            Ok(Probed::TooFewPlaces) => {
+                self.too_few.store(used, Relaxed);
+                false
+            }
+            Ok(Probed::GaveWay) => false,
             Err(error) => {
                 self.policy.device_reads().note_probed();
                 log::warn!("cannot measure what scattered reads cost, assuming what is usual: {error}");
@@ -68,28 +84,30 @@ impl DeviceProbe {
         }
     }
 
-    /// Makes the reads. False: a program made a request.
-    fn probe(&self) -> Result<bool> {
+    /// Makes the reads.
+    fn probe(&self) -> Result<Probed> {
         // Keeps the blocks from being reused while they are read.
         let _pin = self.metadata.pin();
         let mut random = Random::new(self.foreground.now().as_nanos() as u64);
-        let (apart, large) = self.places(&mut random);
+        let places = Some(self.places_anywhere(&mut random)).filter(Places::are_enough);
+        let Places { apart, large } =
+            places.map_or_else(|| self.places_of_data(&mut random), Ok)?.shuffled(&mut random);
         if apart.len() < PIECES_FIRST || large.is_empty() {
-            return Ok(true);
+            return Ok(Probed::TooFewPlaces);
         }
         let mut buffer = self.data_reader.take_buffer(LARGE_BLOCKS as usize * BLOCK_BYTES);
         let now = || self.policy.device_reads().now();
         let began = now();
         for first in large.iter().cycle().take_while(|_| now() - began < TIME) {
             if self.foreground.calls() {
-                return Ok(false);
+                return Ok(Probed::GaveWay);
             }
             self.data_reader.read_device(*first, &mut buffer)?;
         }
         let (began, mut pieces) = (now(), PIECES_FIRST);
         while now() - began < TIME {
             if self.foreground.calls() {
-                return Ok(false);
+                return Ok(Probed::GaveWay);
             }
             let from = random.below((apart.len() - pieces + 1) as u64) as usize;
             let round = now();
@@ -98,11 +116,11 @@ impl DeviceProbe {
             let took = now() - round;
             pieces = if took < ROUND { (2 * pieces).min(apart.len()) } else { pieces };
         }
-        Ok(true)
+        Ok(Probed::All)
     }
 
-    /// Single blocks with data, far from each other and in random order, and beginnings of ranges that are all data.
-    fn places(&self, random: &mut Random) -> (Vec<Pbn>, Vec<Pbn>) {
+    /// Places with data among some in the whole data area.
+    fn places_anywhere(&self, random: &mut Random) -> Places {
         let data = self.free_blocks.totals().data.0;
         let mut pbns: Vec<Pbn> = (0..PLACES).map(|_| Pbn(1 + random.below(data - 1))).collect();
         pbns.sort_unstable();
@@ -117,8 +135,34 @@ impl DeviceProbe {
             range.last().is_some_and(|last| last.0 < data) && live(&range).len() == range.len()
         };
         let large = apart.iter().copied().filter(is_live_range).take(LARGE_PLACES).collect();
-        let order = random.permutation(apart.len());
-        (order.into_iter().map(|at| apart[at]).collect(), large)
+        Places { apart, large }
+    }
+
+    /// Places with data among those that the block table has entries of, from a random one on: most of a large data area
+    /// may be empty.
+    fn places_of_data(&self, random: &mut Random) -> Result<Places> {
+        let pages = self.free_blocks.totals().data.0.div_ceil(PAGE_ENTRIES);
+        let start = random.below(pages) / LARGE_PAGES as u64 * LARGE_PAGES as u64;
+        let mut places = Places::default();
+        let (mut from, mut end) = (start, pages);
+        for _ in 0..WALKED_REQUESTS {
+            let found = self.metadata.pages_of_blocks(from, WALKED_PAGES)?.filter(|(first, _)| *first < end);
+            let Some((first, found)) = found else {
+                if end == start {
+                    break;
+                }
+                (from, end) = (0, start);
+                continue;
+            };
+            from = first + found.len() as u64;
+            // Large reads begin at multiples of their length.
+            let skipped = (first.next_multiple_of(LARGE_PAGES as u64) - first) as usize;
+            let first = first + skipped as u64;
+            for (n, together) in (0..).zip(found.get(skipped..).unwrap_or_default().chunks(LARGE_PAGES)) {
+                places.add(first + n * LARGE_PAGES as u64, together, random);
+            }
+        }
+        Ok(places)
     }
 
     /// After opening: restores the measurement of an earlier mount.
@@ -148,6 +192,54 @@ impl DeviceProbe {
     }
 }
 
+/// How a probe ended.
+enum Probed {
+    /// All reads were made.
+    All,
+    /// Too few places have data.
+    TooFewPlaces,
+    /// A program made a request.
+    GaveWay,
+}
+
+/// Where the probe reads.
+#[derive(Default)]
+struct Places {
+    /// Single blocks with data, far from each other.
+    apart: Vec<Pbn>,
+    /// Beginnings of ranges that are all data.
+    large: Vec<Pbn>,
+}
+
+impl Places {
+    fn are_enough(&self) -> bool {
+        self.apart.len() >= PIECES_FIRST && !self.large.is_empty()
+    }
+
+    /// Adds a place of these adjacent pages of the block table, if they have one.
+    fn add(&mut self, first: u64, pages: &[Option<Page>], random: &mut Random) {
+        let entries = (first..).zip(pages).filter_map(|(number, page)| page.as_ref().map(|page| (number, page)));
+        let blocks = entries.flat_map(|(number, page)| pbns_of(number).map(move |pbn| (pbn, page)));
+        let is_live = |(pbn, page): &(Pbn, &Page)| {
+            let entry = page.entry(*pbn);
+            !page.is_damaged(*pbn) && entry.serves(entry.tag)
+        };
+        let live: Vec<Pbn> = blocks.filter(is_live).map(|(pbn, _)| pbn).collect();
+        if live.len() as u64 == LARGE_BLOCKS && self.large.len() < LARGE_PLACES {
+            self.large.push(live[0]);
+        }
+        if !live.is_empty() {
+            self.apart.push(live[random.below(live.len() as u64) as usize]);
+        }
+    }
+
+    /// The single blocks in random order.
+    fn shuffled(self, random: &mut Random) -> Self {
+        let order = random.permutation(self.apart.len());
+        Self { apart: order.into_iter().map(|at| self.apart[at]).collect(), large: self.large }
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(feature = "schedules"))]
 mod tests {
@@ -160,8 +252,10 @@ mod tests {
 
     use super::*;
     use crate::device::{Device, Io, MemoryDevice};
+    use crate::format::page::REPLICA;
     use crate::pace::stopwatch::Stopwatch;
     use crate::settings::values::Settings;
+    use crate::state::flag_change::FlagChange;
     use crate::tests::fixture::{Devices, one_level, unique};
     use crate::volume::assembly::Volume;
     use crate::volume::backend::{Backend, TestHooks};
@@ -246,6 +340,34 @@ mod tests {
             changes,
             "what is kept is not written again"
         );
+    }
+
+    #[test]
+    fn a_volume_that_is_almost_empty_is_probed_where_its_data_lies() {
+        // 80 MiB in 32 GiB: about ten of the 4,096 random places have data.
+        let settings = Settings { slowdown: Some(oncefs_dedup::Slowdown(100)), ..one_level() };
+        let volume = timed(&Devices::new(Blocks(8 << 20), settings));
+        fill(&volume, 20 << 10);
+        let reads = volume.base.policy.device_reads();
+        reads.note_machine(false);
+        assert!(volume.device_probe.probe_if_due() && reads.is_measured());
+        assert!((reads.piece_cost().blocks() - 10.0).abs() < 0.5, "{:?}", reads.piece_cost());
+    }
+
+    #[test]
+    fn a_volume_whose_blocks_cannot_be_read_alone_is_probed_once_it_has_twice_as_many() {
+        let volume = timed(&devices());
+        fill(&volume, 17 << 10);
+        let (first, last) = (1, 17 << 10);
+        let flags = (first..last).map(|pbn| FlagChange::set(Pbn(pbn), REPLICA)).collect();
+        volume.publisher.publish_plan(Plan { flags, ..Plan::default() }).unwrap();
+        let reads = volume.base.policy.device_reads();
+        reads.note_machine(false);
+        assert!(!volume.device_probe.probe_if_due() && !reads.is_probed());
+        fill(&volume, 20 << 10);
+        assert!(!volume.device_probe.probe_if_due(), "it does not look again and again");
+        fill(&volume, 35 << 10);
+        assert!(volume.device_probe.probe_if_due() && reads.is_measured());
     }
 
     #[test]

@@ -29,9 +29,10 @@ const ROOM_BYTES_MIN: u64 = 8 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Compresses now what the worker would compress later, at full speed, and waits for it. Blocks that shrink by less than an
-eighth stay as they are. Files can be in use. Ctrl-C stops between two parts; what is done stays done.
+eighth stay as they are. Files can be in use. Ctrl-C stops between two parts; what is done stays done. One command
+compresses or expands in a volume at a time.
 
-Exit codes: 0 done; 1 some files could not be read, or it was stopped.
+Exit codes: 0 done; 1 something that may shrink stays as it is, some files could not be read, or it was stopped.
 
 {UNITS}
 
@@ -75,6 +76,37 @@ pub struct ConvertArgs {
     json: bool,
 }
 
+/// What a command does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Compress,
+    Expand,
+}
+
+impl Way {
+    /// The request with which a command, or a pass of the one with this number, begins.
+    fn begin(self, command: Option<u64>) -> Conversion {
+        match self {
+            Self::Compress => Conversion::BeginCompress { command },
+            Self::Expand => Conversion::BeginExpand { command },
+        }
+    }
+
+    fn portion(self, command: u64) -> Conversion {
+        match self {
+            Self::Compress => Conversion::Compress { command },
+            Self::Expand => Conversion::Expand { command },
+        }
+    }
+
+    fn doing(self) -> &'static str {
+        match self {
+            Self::Compress => "compressing",
+            Self::Expand => "expanding",
+        }
+    }
+}
+
 /// The files to convert.
 enum Files {
     /// All of the volume.
@@ -85,21 +117,21 @@ enum Files {
 
 /// Compresses. Returns the exit code.
 pub fn compress(arguments: CompressArgs) -> Outcome<u8> {
-    run(false, &arguments.what)
+    run(Way::Compress, &arguments.what)
 }
 
 /// Expands. Returns the exit code.
 pub fn expand(arguments: ExpandArgs) -> Outcome<u8> {
-    run(true, &arguments.what)
+    run(Way::Expand, &arguments.what)
 }
 
-fn run(expands: bool, arguments: &ConvertArgs) -> Outcome<u8> {
+fn run(way: Way, arguments: &ConvertArgs) -> Outcome<u8> {
     let (daemon, files) = files_of(&arguments.paths)?;
     daemon.write_back()?;
     daemon.ask::<()>(Request::Commit)?;
     let before = Space::of(&daemon)?;
-    let command = if expands { Some(begin(&daemon, None)?.command) } else { None };
-    let mut work = Work { daemon, command, done: Converted::default(), refused: Vec::new(), stopped: None };
+    let command = begin(&daemon, way, None)?.command;
+    let mut work = Work { daemon, way, command, done: Converted::default(), refused: Vec::new(), stopped: None };
     let converted = work.convert(before, files);
     let ended = work.end();
     converted.and(ended)?;
@@ -115,9 +147,9 @@ fn run(expands: bool, arguments: &ConvertArgs) -> Outcome<u8> {
     Ok(if work.is_complete() { exit::SUCCESS } else { exit::FAILED })
 }
 
-/// A command begins to expand, or a pass of the one with this number.
-fn begin(daemon: &Daemon, command: Option<u64>) -> Outcome<Converted> {
-    daemon.ask(Request::Convert { what: Conversion::BeginExpand { command }, inode: None, from: START })
+/// A command begins, or a pass of the one with this number.
+fn begin(daemon: &Daemon, way: Way, command: Option<u64>) -> Outcome<Converted> {
+    daemon.ask(Request::Convert { what: way.begin(command), inode: None, from: START })
 }
 
 /// The daemon of the mount with these paths, and the files that they name.
@@ -202,8 +234,9 @@ const START: MapCursor = MapCursor { map: 0, leaf: 0 };
 /// The work on all files.
 struct Work {
     daemon: Daemon,
-    /// The number of the command that expands. None: it compresses.
-    command: Option<u64>,
+    way: Way,
+    /// The number of the command.
+    command: u64,
     /// The sum over all portions.
     done: Converted,
     refused: Vec<String>,
@@ -212,21 +245,21 @@ struct Work {
 }
 
 const BY_SIGNAL: &str = "stopped before the end";
-const OVERTAKEN: &str = "stopped, because another expand began while this one stood still: run it again";
+const OVERTAKEN: &str = "stopped, because another command began while this one stood still: run it again";
 
 impl Work {
     /// Converts these files, if there is room for it.
     fn convert(&mut self, before: Space, files: Files) -> Outcome {
         match files {
             Files::All => {
-                if self.command.is_some() {
+                if self.way == Way::Expand {
                     before.refuse_if_short(before.needed(), ALL, &self.daemon)?;
                 }
                 self.convert_all(before.mapped)
             }
             Files::Some(found) => {
-                if let Some(command) = self.command {
-                    before.refuse_if_short(self.needed_for(command, &found.files)?, NAMED, &self.daemon)?;
+                if self.way == Way::Expand {
+                    before.refuse_if_short(self.needed_for(&found.files)?, NAMED, &self.daemon)?;
                 }
                 self.refused = found.refused;
                 self.convert_files(&found.files)
@@ -234,16 +267,14 @@ impl Work {
         }
     }
 
-    /// Lets another command expand.
+    /// Lets another command begin.
     fn end(&self) -> Outcome {
-        if let Some(command) = self.command {
-            let what = Conversion::EndExpand { command };
-            self.daemon.ask::<Converted>(Request::Convert { what, inode: None, from: START })?;
-        }
-        Ok(())
+        let what = Conversion::End { command: self.command };
+        self.daemon.ask::<Converted>(Request::Convert { what, inode: None, from: START }).map(drop)
     }
 
-    /// Converts all files, pass by pass, until one changes nothing.
+    /// Converts all files, pass by pass: what is expanded until a pass changes nothing, what is compressed until one
+    /// leaves no shared blocks for the next.
     fn convert_all(&mut self, mapped: u64) -> Outcome {
         let signals = EndSignals::block();
         let mut progress = Progress::new();
@@ -251,7 +282,7 @@ impl Work {
             let before = self.begin_pass()?;
             let (mut seen, mut next) = (0, Some(START));
             while let Some(from) = next {
-                progress.show(self.doing(), Step::blocks(seen, (mapped / BLOCK_BYTES as u64).max(seen)));
+                progress.show(self.way.doing(), Step::blocks(seen, (mapped / BLOCK_BYTES as u64).max(seen)));
                 if self.is_stopped(&signals) {
                     return Ok(());
                 }
@@ -262,8 +293,9 @@ impl Work {
             if self.stopped.is_some() {
                 return Ok(());
             }
-            let goes_on = self.has_expanded_since(before) && (pass < PASSES_MAX || self.done.for_another_pass > 0);
-            if !goes_on || Space::of(&self.daemon)?.compressed == 0 {
+            let may_have_more = self.way == Way::Expand && pass < PASSES_MAX;
+            let goes_on = self.done.converted > before && (may_have_more || self.done.for_another_pass > 0);
+            if !goes_on || (self.way == Way::Expand && Space::of(&self.daemon)?.compressed == 0) {
                 break;
             }
         }
@@ -272,7 +304,7 @@ impl Work {
 
     /// How much room expanding these files takes at most. Files that cannot be expanded count nothing: converting them
     /// says why.
-    fn needed_for(&self, command: u64, files: &[File]) -> Outcome<u64> {
+    fn needed_for(&self, files: &[File]) -> Outcome<u64> {
         let mut progress = Progress::new();
         let all: u64 = files.iter().map(|file| file.blocks).sum();
         let (mut seen, mut room) = (0, 0);
@@ -280,7 +312,7 @@ impl Work {
             let mut next = Some(START);
             while let Some(from) = next {
                 progress.show("measuring", Step::blocks(seen, all.max(seen)));
-                let what = Conversion::MeasureExpand { command };
+                let what = Conversion::MeasureExpand { command: self.command };
                 let asked = self.daemon.ask(Request::Convert { what, inode: Some(file.inode), from });
                 let part: Converted = asked.unwrap_or_default();
                 (seen, room, next) = (seen + part.blocks, room + part.room, part.next);
@@ -295,7 +327,7 @@ impl Work {
         loop {
             let before = self.begin_pass()?;
             self.convert_files_once(files, &signals)?;
-            let goes_on = self.has_expanded_since(before) && self.done.for_another_pass > 0;
+            let goes_on = self.done.converted > before && self.done.for_another_pass > 0;
             if self.stopped.is_some() || !goes_on {
                 return Ok(());
             }
@@ -305,9 +337,7 @@ impl Work {
     /// Forgets what the last pass left. Gives the places that were moved so far.
     fn begin_pass(&mut self) -> Outcome<u64> {
         (self.done.damaged, self.done.without_room, self.done.for_another_pass) = (0, 0, 0);
-        if let Some(command) = self.command {
-            self.note_overtaken(begin(&self.daemon, Some(command))?);
-        }
+        self.note_overtaken(begin(&self.daemon, self.way, Some(self.command))?);
         Ok(self.done.converted)
     }
 
@@ -325,10 +355,6 @@ impl Work {
         self.stopped.is_some()
     }
 
-    fn has_expanded_since(&self, converted: u64) -> bool {
-        self.command.is_some() && self.done.converted > converted
-    }
-
     fn convert_files_once(&mut self, files: &[File], signals: &EndSignals) -> Outcome {
         let mut progress = Progress::new();
         let all: u64 = files.iter().map(|file| file.blocks).sum();
@@ -336,7 +362,7 @@ impl Work {
         for file in files {
             let mut next = Some(START);
             while let Some(from) = next {
-                progress.show(self.doing(), Step::blocks(seen, all.max(seen)));
+                progress.show(self.way.doing(), Step::blocks(seen, all.max(seen)));
                 if self.is_stopped(signals) {
                     return Ok(());
                 }
@@ -353,10 +379,6 @@ impl Work {
             }
         }
         Ok(())
-    }
-
-    fn doing(&self) -> &'static str {
-        if self.command.is_some() { "expanding" } else { "compressing" }
     }
 
     /// Converts a portion, and adds it to the sum. If there was no room, tries again after a commit, which frees the
@@ -381,8 +403,7 @@ impl Work {
     }
 
     fn ask(&self, inode: Option<u64>, from: MapCursor) -> Outcome<Converted> {
-        let what = self.command.map_or(Conversion::Compress, |command| Conversion::Expand { command });
-        self.daemon.ask(Request::Convert { what, inode, from })
+        self.daemon.ask(Request::Convert { what: self.way.portion(self.command), inode, from })
     }
 
     /// Notes the error of a file. It does not stop the others, unless the mount itself is gone or refuses all.
@@ -407,9 +428,11 @@ impl Work {
     }
 
     fn as_json(&self, after: Space) -> serde_json::Value {
+        let of = |way| if self.way == way { self.done.converted } else { 0 };
         json!({
             "blocks_examined": self.done.blocks,
-            "blocks_expanded": self.done.converted,
+            "blocks_compressed": of(Way::Compress),
+            "blocks_expanded": of(Way::Expand),
             "blocks_damaged": self.done.damaged,
             "blocks_without_room": self.done.without_room,
             "blocks_for_another_pass": self.done.for_another_pass,
@@ -421,13 +444,12 @@ impl Work {
 
     fn described(&self, after: Space) -> String {
         let looked_at = Size(self.done.blocks * BLOCK_BYTES as u64);
-        let mut text = match self.command {
-            None => format!("{looked_at} of files looked at; "),
-            Some(_) => {
-                let expanded = Size(self.done.converted * BLOCK_BYTES as u64);
-                format!("{looked_at} of files looked at, {expanded} expanded; ")
-            }
+        let (done, stay) = match self.way {
+            Way::Compress => ("compressed", "uncompressed"),
+            Way::Expand => ("expanded", "compressed"),
         };
+        let converted = Size(self.done.converted * BLOCK_BYTES as u64);
+        let mut text = format!("{looked_at} of files looked at, {converted} {done}; ");
         text += &match after.compressed {
             0 => "nothing in the volume is compressed\n".to_owned(),
             compressed => {
@@ -436,13 +458,13 @@ impl Work {
             }
         };
         for (blocks, why) in left(&self.done) {
-            text += &format!("{} stay compressed {why}\n", Size(blocks * BLOCK_BYTES as u64));
+            text += &format!("{} stay {stay} {why}\n", Size(blocks * BLOCK_BYTES as u64));
         }
         text
     }
 }
 
-/// How many blocks stay compressed that should not, and why.
+/// How many blocks stay as they are that should not, and why.
 fn left(done: &Converted) -> impl Iterator<Item = (u64, &'static str)> {
     let left = [
         (done.damaged, "because they are damaged (see oncefs scrub)"),

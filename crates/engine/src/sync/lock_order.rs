@@ -19,8 +19,8 @@ pub enum LockRank {
     Checkpointing,
     /// Engine: one portion of a file is defragmented at a time.
     Defragging,
-    /// Engine: one portion of one `oncefs expand` at a time.
-    Expanding,
+    /// Engine: one portion of one `oncefs compress` or `oncefs expand` at a time.
+    Converting,
     /// Engine: the file of skipped blocks.
     BacklogFile,
     /// Engine: the progress of the worker's pass over all maps.

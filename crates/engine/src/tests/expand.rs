@@ -288,13 +288,16 @@ fn what_a_mount_compresses_is_not_expanded_and_a_volume_of_old_form_is_not_compr
     let volume = devices.open();
     let asked = |volume: &Volume, what| volume.converter.convert(what, None, START);
     let begin = Conversion::BeginExpand { command: None };
-    let expand = Conversion::Expand { command: asked(&volume, begin).unwrap().command };
-    assert!(matches!(asked(&volume, expand), Err(Error::Invalid(_))));
-    assert_eq!(asked(&volume, Conversion::Compress).unwrap(), Converted::default());
+    let begun = asked(&volume, begin).unwrap().command;
+    assert!(matches!(asked(&volume, Conversion::Expand { command: begun }), Err(Error::Invalid(_))));
+    asked(&volume, Conversion::End { command: begun }).unwrap();
+    let command = asked(&volume, Conversion::BeginCompress { command: None }).unwrap().command;
+    assert_eq!(asked(&volume, Conversion::Compress { command }).unwrap(), Converted::default());
     let off = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
     let backend = crate::volume::backend::Backend { fragments: None, ..off.backend() };
     let volume = off.open_medium(backend);
-    assert!(matches!(asked(&volume, Conversion::Compress), Err(Error::Invalid(_))));
+    assert!(matches!(asked(&volume, Conversion::BeginCompress { command: None }), Err(Error::Invalid(_))));
+    assert!(matches!(asked(&volume, Conversion::Compress { command: 1 }), Err(Error::Invalid(_))));
     let expand = Conversion::Expand { command: asked(&volume, begin).unwrap().command };
     assert_eq!(asked(&volume, expand).unwrap(), Converted::default());
 }
@@ -310,8 +313,14 @@ fn while_files_are_expanded_no_other_command_begins_so_what_they_share_is_stored
         let clock = || Duration::from_secs(second);
         volume.converter.convert_by(&clock, what, map.map(MapId), START)
     };
-    asked(0, Conversion::Compress, None).unwrap();
+    let command = asked(0, Conversion::BeginCompress { command: None }, None).unwrap().command;
+    assert_eq!(asked(0, Conversion::Compress { command }, None).unwrap().converted, 600);
     assert_eq!(fragments(&volume), 200);
+    for begin in [Conversion::BeginCompress { command: None }, Conversion::BeginExpand { command: None }] {
+        assert!(matches!(asked(9, begin, None), Err(Error::Invalid(_))), "one command at a time, whatever it does");
+    }
+    asked(9, Conversion::End { command }, None).unwrap();
+    assert!(asked(9, Conversion::Compress { command }, None).unwrap().is_overtaken);
     let begin = Conversion::BeginExpand { command: None };
     let command = asked(0, begin, None).unwrap().command;
     let room = |map| asked(5, Conversion::MeasureExpand { command }, Some(map)).unwrap().room;
@@ -330,14 +339,117 @@ fn while_files_are_expanded_no_other_command_begins_so_what_they_share_is_stored
     for what in [expand, again, Conversion::MeasureExpand { command }] {
         assert_eq!(asked(99, what, Some(3)).unwrap(), overtaken);
     }
-    asked(29, Conversion::EndExpand { command }, None).unwrap();
+    asked(29, Conversion::End { command }, None).unwrap();
     assert!(asked(29, begin, None).is_err(), "the second one goes on");
     assert_eq!(asked(29, Conversion::Expand { command: second }, Some(3)).unwrap().converted, 200);
-    asked(29, Conversion::EndExpand { command: second }, None).unwrap();
+    asked(29, Conversion::End { command: second }, None).unwrap();
     asked(29, begin, None).unwrap();
     assert_eq!(fragments(&volume), 0);
     assert!(used(&volume) <= before + 200, "what the first one had moved is not known to the second");
     assert_content(&volume, &files);
+}
+
+/// A command compresses these maps in one pass. What it counts.
+fn compress(volume: &Volume, maps: &[MapId]) -> Converted {
+    let command = volume.converter.convert(Conversion::BeginCompress { command: None }, None, START).unwrap().command;
+    let done = compress_pass(volume, maps, command);
+    volume.converter.convert(Conversion::End { command }, None, START).unwrap();
+    done
+}
+
+/// A pass of a command over these maps. What it counts.
+fn compress_pass(volume: &Volume, maps: &[MapId], command: u64) -> Converted {
+    volume.converter.convert(Conversion::BeginCompress { command: Some(command) }, None, START).unwrap();
+    let mut sum = Converted::default();
+    for map in maps {
+        let mut next = Some(START);
+        while let Some(from) = next {
+            let part = volume.converter.convert(Conversion::Compress { command }, Some(*map), from).unwrap();
+            sum.converted += part.converted;
+            sum.damaged += part.damaged;
+            sum.without_room += part.without_room;
+            sum.for_another_pass += part.for_another_pass;
+            next = part.next;
+        }
+    }
+    sum
+}
+
+/// Three files of 200 blocks, and a clone of each: maps 1 to 3, and 4 to 6.
+fn three_and_clones(devices: &Devices) -> (Volume, Vec<(MapId, Vec<u8>)>) {
+    let mut files: Vec<_> = (1..4).map(|n| (MapId(n), text(200, n))).collect();
+    let volume = written(devices, &files);
+    for (map, content) in files.clone() {
+        let clone = MapId(map.0 + 3);
+        volume.clone_blocks((map, Lbn(0)), (clone, Lbn(0)), Blocks(200), |_, _| ()).unwrap();
+        files.push((clone, content));
+    }
+    (volume, files)
+}
+
+#[test]
+fn files_that_share_more_than_a_pass_remembers_are_compressed_in_several_and_stay_shared() {
+    let devices = Devices::new(Blocks(4_000), Settings { compress: Compress::Off, ..zstd() });
+    let (volume, files) = three_and_clones(&devices);
+    let maps: Vec<MapId> = files.iter().map(|(map, _)| *map).collect();
+    // The first of the files is as much as that.
+    volume.block_compressor.remember_at_most(100);
+    let command = volume.converter.convert(Conversion::BeginCompress { command: None }, None, START).unwrap().command;
+    let passes = [(); 3].map(|()| compress_pass(&volume, &maps, command));
+    assert_eq!(passes.map(|done| (done.converted, done.for_another_pass)), [(400, 800), (400, 400), (400, 0)]);
+    assert_eq!(fragments(&volume), 600);
+    for map in 1..4 {
+        assert_eq!(pbns_of(&volume, MapId(map)), pbns_of(&volume, MapId(map + 3)));
+    }
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn a_command_and_the_worker_make_one_fragment_of_what_their_files_share() {
+    let devices = Devices::new(Blocks(4_000), zstd());
+    let (volume, files) = three_and_clones(&devices);
+    // Its turn has four leaves, so the clones of the second and the third file are left.
+    assert_eq!(volume.block_compressor.compress_some(200).unwrap(), Some(800));
+    assert_eq!(compress(&volume, &[MapId(5)]).converted, 200);
+    assert_eq!(fragments(&volume), 600, "a command knows what the worker has moved");
+    compress_all(&volume);
+    assert_eq!(fragments(&volume), 600);
+    for map in 1..4 {
+        assert_eq!(pbns_of(&volume, MapId(map)), pbns_of(&volume, MapId(map + 3)));
+    }
+    assert_content(&volume, &files);
+}
+
+#[test]
+fn a_command_compresses_what_was_synced_alone_and_lies_in_the_log() {
+    let devices = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
+    let volume = devices.open();
+    let content = text(40, 1);
+    for (n, block) in (0..).zip(content.chunks(BLOCK_BYTES)) {
+        volume.write(MapId(1), n * BLOCK, block, |_, _| ()).unwrap();
+        volume.commits.commit().unwrap();
+    }
+    assert!(volume.base.staging.bytes() > 0, "the log has blocks");
+    let done = compress(&volume, &[MapId(1)]);
+    assert_eq!((done.converted, fragments(&volume)), (40, 40));
+    assert_content(&volume, &[(MapId(1), content)]);
+}
+
+#[test]
+fn what_has_no_room_for_packs_and_what_is_damaged_stays_uncompressed_and_is_counted() {
+    let devices = Devices::new(Blocks(1_200), Settings { compress: Compress::Off, ..zstd() });
+    let file = (MapId(1), text(400, 1));
+    let volume = written(&devices, &[file.clone()]);
+    volume.commits.checkpoint().unwrap();
+    let damaged = pbns_of(&volume, MapId(1))[7];
+    devices.data.write_at(&[0xFF; 20], damaged.0 * BLOCK + 9).unwrap();
+    let filler = (MapId(2), unique(volume.free_blocks.available().0 as usize, 3));
+    volume.write(filler.0, 0, &filler.1, |_, _| ()).unwrap();
+    volume.commits.commit().unwrap();
+    let done = compress(&volume, &[MapId(1)]);
+    assert_eq!((done.damaged, done.converted), (1, 0));
+    assert!(done.without_room > 300, "{done:?}");
+    assert_eq!(fragments(&volume), 0);
 }
 
 #[test]
@@ -345,11 +457,7 @@ fn compression_on_request_needs_no_worker() {
     let devices = Devices::new(Blocks(2_000), Settings { compress: Compress::Off, ..zstd() });
     let files = vec![(MapId(1), text(300, 1)), (MapId(2), text(30, 2))];
     let volume = written(&devices, &files);
-    let mut next = Some(START);
-    while let Some(from) = next {
-        let part = volume.converter.convert(Conversion::Compress, Some(MapId(1)), from).unwrap();
-        next = part.next;
-    }
+    assert_eq!(compress(&volume, &[MapId(1)]).converted, 300);
     assert_eq!(fragments(&volume), 300);
     assert!(!pbns_of(&volume, MapId(2)).iter().any(|pbn| is_fragment(*pbn)));
     assert_content(&volume, &files);

@@ -10,6 +10,10 @@
 //! If too many are remembered, shared blocks stay as they are until the next pass, so no pass separates what was
 //! shared. That holds for files too whose policy is not to be compressed: what they share with files that are stays
 //! whole if the pass comes to them first, and becomes a fragment otherwise.
+//!
+//! `oncefs compress` makes passes of its own, and counts what each leaves. What it remembers is kept beside what the
+//! worker remembers, each bounded by itself, and both look in both: neither compresses anew what the other has moved in
+//! part. The worker goes on looking there after the command, until another one begins.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -34,6 +38,7 @@ use crate::state::loading::Metadata;
 use crate::state::published::{Incref, Plan, StoredBlock, StoredFragment};
 use crate::sync::{LockRank, Mutex};
 use crate::worker::pack::PackedBatch;
+use crate::worker::status::Converted;
 use crate::worker::worklist::Worklist;
 use crate::write::lazy_clone::LazyClones;
 use crate::write::map_edit::MapEdit;
@@ -46,7 +51,7 @@ const BATCH_BLOCKS_MAX: u64 = 1_024;
 /// Leaves that are looked at together, and how often for a batch: small files have a leaf each.
 const PORTION_LEAVES: usize = 4;
 const PORTIONS_MAX: usize = 128;
-/// Most shared blocks that a pass remembers, of each kind: bounds its memory at about 3 MB.
+/// Most shared blocks that a pass remembers, of each kind: bounds the memory of each kind at about 1.5 MB.
 const REMEMBERED_MAX: usize = 64 << 10;
 /// One part in this many of the data area stays free for other work.
 const ROOM_SHARE: u64 = 64;
@@ -69,14 +74,53 @@ struct Pass {
 }
 
 impl Pass {
-    fn new(placed_before: u64, allowed_before: u64) -> Self {
-        let (moved, left) = (Moved::new(), HashSet::new());
-        Self { next: Some(FIRST_LEAF), is_cold_round: true, placed_before, allowed_before, moved, left }
+    fn new(placed_before: u64, allowed_before: u64, moved: Moved) -> Self {
+        Self { next: Some(FIRST_LEAF), is_cold_round: true, placed_before, allowed_before, moved, left: HashSet::new() }
     }
 }
 
-/// The fragments of shared blocks, by block. Advice: a block may have other content by now.
-type Moved = HashMap<Pbn, Pbn>;
+/// The fragments of shared blocks, by block, in a pass of the worker and in one of a command. Advice: a block may have
+/// other content by now.
+struct Moved {
+    worker: HashMap<Pbn, Pbn>,
+    command: HashMap<Pbn, Pbn>,
+    /// How many of each are remembered at most.
+    most: usize,
+}
+
+impl Moved {
+    fn at_most(most: usize) -> Self {
+        Self { worker: HashMap::new(), command: HashMap::new(), most }
+    }
+
+    fn fragment_of(&self, block: Pbn) -> Option<Pbn> {
+        self.worker.get(&block).or_else(|| self.command.get(&block)).copied()
+    }
+
+    fn of(&mut self, who: Who) -> &mut HashMap<Pbn, Pbn> {
+        match who {
+            Who::Worker => &mut self.worker,
+            Who::Command => &mut self.command,
+        }
+    }
+
+    fn is_full(&mut self, who: Who) -> bool {
+        let most = self.most;
+        self.of(who).len() >= most
+    }
+
+    fn forget(&mut self, block: Pbn) {
+        self.worker.remove(&block);
+        self.command.remove(&block);
+    }
+}
+
+/// Who compresses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    Worker,
+    Command,
+}
 
 /// A block that may be compressed.
 struct Candidate {
@@ -94,7 +138,7 @@ part! {
         lazy_clones: LazyClones, publisher: Publisher, worklist: Worklist, file_policies: FilePolicies
     } own {
         /// None while a turn has it.
-        pass: Mutex<Option<Pass>> = Mutex::new(LockRank::Leaf, Some(Pass::new(0, 0)))
+        pass: Mutex<Option<Pass>> = Mutex::new(LockRank::Leaf, Some(Pass::new(0, 0, Moved::at_most(REMEMBERED_MAX))))
     }
 }
 
@@ -112,19 +156,40 @@ impl BlockCompressor {
         looked_at
     }
 
-    /// Compresses the blocks at these places because an administrator asks for it, whatever their files' policies are.
-    /// The worker's pass remembers shared blocks, and this needs them too, so it waits for the worker's turn to end.
-    pub fn compress_asked(&self, places: &[Place]) -> Result<()> {
+    /// Compresses the blocks at these places because an administrator asks for it, whatever their files' policies are,
+    /// and counts them.
+    pub fn compress_asked(&self, places: &[Place], done: &mut Converted) -> Result<()> {
+        let wanted = places.iter().map(|(_, _, pbn)| *pbn).collect();
+        self.between_turns(|pass| self.compress_places(places, &wanted, pass, Who::Command, done))
+    }
+
+    /// A command begins to compress. Blocks that lie in the log get their places, because only those are compressed.
+    pub fn begin_asked(&self) -> Result<()> {
+        self.publisher.place_logged_blocks()
+    }
+
+    /// A pass of a command begins: it forgets what the last one has moved.
+    pub fn begin_asked_pass(&self) {
+        self.between_turns(|pass| pass.moved.command = HashMap::new());
+    }
+
+    /// Lets passes remember at most this many shared blocks.
+    #[cfg(test)]
+    pub fn remember_at_most(&self, most: usize) {
+        self.between_turns(|pass| pass.moved.most = most);
+    }
+
+    /// Works between turns of the worker, which needs the same memory.
+    fn between_turns<T>(&self, work: impl FnOnce(&mut Pass) -> T) -> T {
         let mut pass = loop {
             match self.pass.lock().take() {
                 Some(pass) => break pass,
                 None => std::thread::sleep(TURN_WAIT),
             }
         };
-        let wanted = places.iter().map(|(_, _, pbn)| *pbn).collect();
-        let compressed = self.compress_places(places, &wanted, &mut pass);
+        let done = work(&mut pass);
         *self.pass.lock() = Some(pass);
-        compressed
+        done
     }
 
     fn advance(&self, pass: &mut Pass, blocks_max: u64) -> Result<Option<u64>> {
@@ -134,7 +199,9 @@ impl BlockCompressor {
             if (placed, allowed) == (pass.placed_before, pass.allowed_before) {
                 return Ok(None);
             }
-            *pass = Pass::new(placed, allowed);
+            let mut moved = std::mem::replace(&mut pass.moved, Moved::at_most(0));
+            moved.worker = HashMap::new();
+            *pass = Pass::new(placed, allowed, moved);
             return Ok(Some(0));
         };
         let cold_first = self.tuning.with(|settings| settings.compress == Compress::Auto && settings.ranks_files());
@@ -147,7 +214,7 @@ impl BlockCompressor {
             next = self.worklist.add_leaves_from(from, PORTION_LEAVES, is_wanted, &mut places)?;
         }
         let wanted = self.wanted(&places);
-        self.compress_places(&places, &wanted, pass)?;
+        self.compress_places(&places, &wanted, pass, Who::Worker, &mut Converted::default())?;
         pass.next = next;
         if next.is_none() && only_cold {
             (pass.next, pass.is_cold_round) = (Some(FIRST_LEAF), false);
@@ -155,18 +222,27 @@ impl BlockCompressor {
         Ok(Some(places.len() as u64))
     }
 
-    /// Compresses the wanted blocks at these places, as far as it pays.
-    fn compress_places(&self, places: &[Place], wanted: &HashSet<Pbn>, pass: &mut Pass) -> Result<()> {
+    /// Compresses the wanted blocks at these places, as far as it pays, and counts what stays that could be compressed.
+    fn compress_places(
+        &self,
+        places: &[Place],
+        wanted: &HashSet<Pbn>,
+        pass: &mut Pass,
+        who: Who,
+        done: &mut Converted,
+    ) -> Result<()> {
         // From here on no visited block is reused, so each holds the content that the table names.
         let _pin = self.metadata.pin();
-        let candidates = self.candidates(places, wanted, pass);
+        let candidates = self.candidates(places, wanted, pass, who, done);
         let mut bytes = self.data_reader.take_buffer(candidates.len() * BLOCK_BYTES);
         let sound = self.read(&candidates, &mut bytes);
+        done.damaged += sound.iter().filter(|is_sound| !**is_sound).count() as u64;
         let mut batch = self.compressed(&candidates, &sound, &bytes);
         self.mark_incompressible(&batch.kept)?;
-        let published = self
-            .write(&mut batch)
-            .and_then(|()| by_leaf(places, |map, places| self.publish_leaf(map, places, &mut batch, &mut pass.moved)));
+        let moved = &mut pass.moved;
+        let published = self.write(&mut batch, done).and_then(|()| {
+            by_leaf(places, |map, places| self.publish_leaf(map, places, &mut batch, (&mut *moved, who), done))
+        });
         let (blocks, numbers) = batch.unused();
         self.free_blocks.give_back(&blocks);
         self.free_blocks.give_back_numbers(&numbers);
@@ -175,23 +251,32 @@ impl BlockCompressor {
 
     /// Those of the wanted blocks at these places that may be compressed, ascending. Notes shared blocks of files that
     /// are not.
-    fn candidates(&self, places: &[Place], wanted: &HashSet<Pbn>, pass: &mut Pass) -> Vec<Candidate> {
+    fn candidates(
+        &self,
+        places: &[Place],
+        wanted: &HashSet<Pbn>,
+        pass: &mut Pass,
+        who: Who,
+        done: &mut Converted,
+    ) -> Vec<Candidate> {
         let is_known = |pbn: &Pbn| !is_fragment(*pbn) && self.staging.get(*pbn).is_none();
         let pbns = ascending(places.iter().map(|(_, _, pbn)| *pbn).filter(is_known));
         let Pass { moved, left, .. } = pass;
-        let numbers = ascending(pbns.iter().filter_map(|pbn| moved.get(pbn).copied()));
+        let numbers = ascending(pbns.iter().filter_map(|pbn| moved.fragment_of(*pbn)));
         let (entries, fragments) = (self.metadata.known_entries(&pbns), self.metadata.known_entries(&numbers));
-        let is_full = moved.len() >= REMEMBERED_MAX;
+        let is_full = moved.is_full(who);
+        let most = moved.most;
         let mut candidate = |pbn: Pbn| {
             let entry = *entries.get(&pbn)?;
-            let moved = moved.get(&pbn).and_then(|number| Some((*number, *fragments.get(number)?)));
+            let moved = moved.fragment_of(pbn).and_then(|number| Some((number, *fragments.get(&number)?)));
             let is_left = moved.is_none() && !wanted.contains(&pbn);
-            if is_left && entry.count > 1 && left.len() < REMEMBERED_MAX {
+            if is_left && entry.count > 1 && left.len() < most {
                 left.insert(pbn);
             }
             let may_move = entry.flags & (INCOMPRESSIBLE | COPIED) == 0 && entry.serves(entry.tag);
-            let is_kept_shared = is_full || left.len() >= REMEMBERED_MAX || left.contains(&pbn);
-            let may_be_remembered = entry.count == 1 || moved.is_some() || !is_kept_shared;
+            let is_with_others = who == Who::Worker && (left.len() >= most || left.contains(&pbn));
+            let may_be_remembered = entry.count == 1 || moved.is_some() || !(is_full || is_with_others);
+            done.for_another_pass += u64::from(may_move && !may_be_remembered);
             (may_move && may_be_remembered && !is_left).then_some(Candidate { pbn, entry, moved })
         };
         pbns.into_iter().filter_map(&mut candidate).collect()
@@ -253,13 +338,16 @@ impl BlockCompressor {
     }
 
     /// Gives fragments numbers, and packs places, and writes the packs.
-    fn write(&self, batch: &mut PackedBatch) -> Result<()> {
+    fn write(&self, batch: &mut PackedBatch, done: &mut Converted) -> Result<()> {
         if batch.len() > 0 {
             batch.give_numbers(self.free_blocks.take_numbers(batch.len() as u64)?);
         }
         let left_min = Blocks(self.free_blocks.totals().data.0 / ROOM_SHARE);
         for pack in &mut batch.packs {
-            let Some(run) = self.free_blocks.allocate_contiguous(pack.blocks(), left_min)? else { continue };
+            let Some(run) = self.free_blocks.allocate_contiguous(pack.blocks(), left_min)? else {
+                done.without_room += pack.len() as u64;
+                continue;
+            };
             pack.run = Some(run);
             let bytes = pack.sealed(self.free_blocks.pack_order(), &self.hasher);
             self.free_blocks.write_run(run, &mut bytes.chunks_exact(BLOCK_BYTES))?;
@@ -268,7 +356,14 @@ impl BlockCompressor {
     }
 
     /// Moves the places of one leaf to fragments.
-    fn publish_leaf(&self, map: MapId, places: &[Place], batch: &mut PackedBatch, moved: &mut Moved) -> Result<()> {
+    fn publish_leaf(
+        &self,
+        map: MapId,
+        places: &[Place],
+        batch: &mut PackedBatch,
+        (moved, who): (&mut Moved, Who),
+        done: &mut Converted,
+    ) -> Result<()> {
         if !places.iter().any(|(_, _, pbn)| batch.has(*pbn)) {
             return Ok(());
         }
@@ -316,17 +411,17 @@ impl BlockCompressor {
         if self.publisher.publish_plan(plan)?.is_some() {
             // A fragment that was remembered is gone, or all that were published in a block of a pack. The next pass
             // compresses these blocks anew.
-            targets.iter().for_each(|(_, pbn, _)| {
-                moved.remove(pbn);
-            });
+            targets.iter().for_each(|(_, pbn, _)| moved.forget(*pbn));
+            done.for_another_pass += targets.len() as u64;
             return Ok(());
         }
         batch.note_published(targets.iter().map(|(_, pbn, _)| *pbn), &newly_used);
         for (_, pbn, number) in &targets {
             if batch.fragment_of(*pbn).is_some_and(|fragment| fragment.entry.count > 1) {
-                moved.insert(*pbn, *number);
+                moved.of(who).insert(*pbn, *number);
             }
         }
+        done.converted += targets.len() as u64;
         self.stats.counters.blocks_compressed.fetch_add(targets.len() as u64, Relaxed);
         Ok(())
     }
@@ -372,19 +467,23 @@ mod tests {
         let mut places = Vec::new();
         compressor.worklist.add_leaves_from(FIRST_LEAF, 64, |_| true, &mut places).unwrap();
         let (first, second) = places.split_at(2);
-        let mut pass = Pass::new(0, 0);
+        let (mut pass, mut done) = (Pass::new(0, 0, Moved::at_most(9)), Converted::default());
         let pin = compressor.metadata.pin();
-        let candidates = compressor.candidates(&places, &compressor.wanted(&places), &mut pass);
+        let wanted = compressor.wanted(&places);
+        let candidates = compressor.candidates(&places, &wanted, &mut pass, Who::Worker, &mut done);
         let mut bytes = compressor.data_reader.take_buffer(candidates.len() * BLOCK_BYTES);
         let sound = compressor.read(&candidates, &mut bytes);
         let mut batch = compressor.compressed(&candidates, &sound, &bytes);
-        compressor.write(&mut batch).unwrap();
+        compressor.write(&mut batch, &mut done).unwrap();
         assert_eq!((batch.packs.len(), batch.len()), (1, 4), "both files are in one pack");
-        compressor.publish_leaf(MapId(1), first, &mut batch, &mut pass.moved).unwrap();
+        let mut publish = |map, places| {
+            compressor.publish_leaf(map, places, &mut batch, (&mut pass.moved, Who::Worker), &mut done).unwrap();
+        };
+        publish(MapId(1), first);
         files[0].1 = unique(2, 3);
         volume.write(MapId(1), 0, &files[0].1, |_, _| ()).unwrap();
         volume.commits.commit().unwrap();
-        compressor.publish_leaf(MapId(2), second, &mut batch, &mut pass.moved).unwrap();
+        publish(MapId(2), second);
         let (blocks, numbers) = batch.unused();
         compressor.free_blocks.give_back(&blocks);
         compressor.free_blocks.give_back_numbers(&numbers);

@@ -12,8 +12,8 @@ use crate::layout::referrers::MapCursor;
 use crate::policy::effective::FilePolicies;
 use crate::sync::{LockRank, Mutex};
 use crate::worker::compress::BlockCompressor;
+use crate::worker::convert_command::{ConvertCommand, IDLE_MAX};
 use crate::worker::expand::{BlockExpander, Measured, Moved};
-use crate::worker::expand_command::{ExpandCommand, IDLE_MAX};
 use crate::worker::status::{Conversion, Converted};
 use crate::worker::worklist::Worklist;
 use crate::write::visit::Place;
@@ -32,8 +32,8 @@ part! {
         file_policies: FilePolicies, change_room: ChangeRoom, worklist: Worklist, compressor: BlockCompressor,
         expander: BlockExpander
     } own {
-        /// The command that expands. Held for a portion of it.
-        expand: Mutex<ExpandCommand> = Mutex::new(LockRank::Expanding, ExpandCommand::default())
+        /// The command under way. Held for a portion of it.
+        command: Mutex<ConvertCommand> = Mutex::new(LockRank::Converting, ConvertCommand::default())
     }
 }
 
@@ -53,42 +53,72 @@ impl Converter {
     ) -> Result<Converted> {
         self.change_room.usable()?;
         match what {
-            Conversion::Compress => {
-                if !self.stored.has_fragments() {
-                    let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
-                    return Err(Error::Invalid(why.to_owned()));
-                }
-                self.portion(only, from, PORTION_BLOCKS, |places, _| self.compressor.compress_asked(places))
+            Conversion::BeginCompress { command: None } => {
+                self.refuse_if_never_compressed()?;
+                let command = self.begin(clock)?;
+                let begun = self.compressor.begin_asked();
+                self.compressor.begin_asked_pass();
+                begun.inspect_err(|_| self.command.lock().end(command))?;
+                Ok(Converted { command, ..Converted::default() })
+            }
+            Conversion::BeginCompress { command: Some(command) } => self.if_under_way(command, clock, |_| {
+                self.compressor.begin_asked_pass();
+                Ok(Converted::default())
+            }),
+            Conversion::Compress { command } => {
+                self.refuse_if_never_compressed()?;
+                self.if_under_way(command, clock, |_| {
+                    self.portion(only, from, PORTION_BLOCKS, |places, done| {
+                        self.compressor.compress_asked(places, done)
+                    })
+                })
             }
             Conversion::Expand { command } => {
                 self.refuse_if_compressed_again(only)?;
-                let expand = |now: &mut ExpandCommand| self.expand_portion(only, from, PORTION_BLOCKS, &mut now.moved);
+                let expand = |now: &mut ConvertCommand| self.expand_portion(only, from, PORTION_BLOCKS, &mut now.moved);
                 self.if_under_way(command, clock, expand)
             }
             Conversion::MeasureExpand { command } => {
                 self.refuse_if_compressed_again(only)?;
                 let measure =
-                    |now: &mut ExpandCommand| self.measure_portion(only, from, PORTION_BLOCKS, &mut now.measured);
+                    |now: &mut ConvertCommand| self.measure_portion(only, from, PORTION_BLOCKS, &mut now.measured);
                 self.if_under_way(command, clock, measure)
             }
             Conversion::BeginExpand { command: None } => {
-                let begun = self.expand.try_lock().and_then(|mut expand| expand.begin(clock()));
-                let refused = || {
-                    let idle = IDLE_MAX.as_secs();
-                    let why = "another oncefs expand is under way in this volume: try again when it has ended, or";
-                    Error::Invalid(format!("{why} {idle} seconds after it was killed"))
-                };
-                Ok(Converted { command: begun.ok_or_else(refused)?, ..Converted::default() })
+                Ok(Converted { command: self.begin(clock)?, ..Converted::default() })
             }
             Conversion::BeginExpand { command: Some(command) } => self.if_under_way(command, clock, |now| {
                 now.moved.clear();
                 Ok(Converted::default())
             }),
-            Conversion::EndExpand { command } => {
-                self.expand.lock().end(command);
+            Conversion::End { command } => {
+                self.command.lock().end(command);
+                if self.tuning.with(|settings| settings.compress) == Compress::Off {
+                    // No worker compresses, which would look there too.
+                    self.compressor.begin_asked_pass();
+                }
                 Ok(Converted::default())
             }
         }
+    }
+
+    /// A command begins. Returns its number.
+    fn begin(&self, clock: &dyn Fn() -> Duration) -> Result<u64> {
+        let begun = self.command.try_lock().and_then(|mut command| command.begin(clock()));
+        begun.ok_or_else(|| {
+            let idle = IDLE_MAX.as_secs();
+            let why =
+                "another oncefs compress or oncefs expand is under way in this volume: try again when it has ended";
+            Error::Invalid(format!("{why}, or {idle} seconds after it was killed"))
+        })
+    }
+
+    fn refuse_if_never_compressed(&self) -> Result<()> {
+        if self.stored.has_fragments() {
+            return Ok(());
+        }
+        let why = "the volume is not made for compressed blocks: mount it with -o compress=later once";
+        Err(Error::Invalid(why.to_owned()))
     }
 
     fn refuse_if_compressed_again(&self, only: Option<MapId>) -> Result<()> {
@@ -114,14 +144,14 @@ impl Converter {
         &self,
         command: u64,
         clock: &dyn Fn() -> Duration,
-        work: impl FnOnce(&mut ExpandCommand) -> Result<Converted>,
+        work: impl FnOnce(&mut ConvertCommand) -> Result<Converted>,
     ) -> Result<Converted> {
-        let mut expand = self.expand.lock();
-        if !expand.is(command) {
+        let mut under_way = self.command.lock();
+        if !under_way.is(command) {
             return Ok(Converted { is_overtaken: true, ..Converted::default() });
         }
-        let done = work(&mut expand);
-        expand.note_used(clock());
+        let done = work(&mut under_way);
+        under_way.note_used(clock());
         done
     }
 

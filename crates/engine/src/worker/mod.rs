@@ -2,8 +2,8 @@
 
 pub mod compress;
 pub mod conversion;
+pub mod convert_command;
 pub mod expand;
-pub mod expand_command;
 pub mod find_fragments;
 pub mod live_fragments;
 pub mod merge_target;

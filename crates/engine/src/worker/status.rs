@@ -76,8 +76,17 @@ pub struct DedupStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Conversion {
+    /// Change only where blocks lie: a command begins to compress, or a pass of one. What the last pass has moved is
+    /// forgotten.
+    BeginCompress {
+        /// The command's number. None: it begins, and the result has its number.
+        command: Option<u64>,
+    },
     /// Compress what shrinks.
-    Compress,
+    Compress {
+        /// The command's number.
+        command: u64,
+    },
     /// Expand what is compressed.
     Expand {
         /// The command's number.
@@ -95,7 +104,7 @@ pub enum Conversion {
         command: u64,
     },
     /// Change nothing: the command ends, and another one may begin.
-    EndExpand {
+    End {
         /// The command's number.
         command: u64,
     },
@@ -106,22 +115,22 @@ pub enum Conversion {
 pub struct Converted {
     /// Blocks of data that were looked at.
     pub blocks: u64,
-    /// Places in files that were moved. Compression does not count them here.
+    /// Places in files that were moved.
     pub converted: u64,
-    /// Fragments that stay compressed because they cannot be read, or have wrong content.
+    /// Blocks, or fragments, that stay as they are because they cannot be read, or have wrong content.
     pub damaged: u64,
-    /// Fragments that stay compressed because the volume has no room.
+    /// Those that stay because the volume has no room.
     pub without_room: u64,
-    /// Shared fragments that stay compressed until another pass, because this one remembers too many.
+    /// Shared ones that stay until another pass, because this one remembers too many.
     #[serde(default)]
     pub for_another_pass: u64,
     /// Blocks of room that expanding takes at most, of a portion that was measured.
     #[serde(default)]
     pub room: u64,
-    /// The number of the command that begins to expand. 0: none begins.
+    /// The number of the command that begins. 0: none begins.
     #[serde(default)]
     pub command: u64,
-    /// Nothing was done, because another command has begun to expand since this one last asked.
+    /// Nothing was done, because another command has begun since this one last asked.
     #[serde(default)]
     pub is_overtaken: bool,
     /// Where to continue. None: this was the last portion.

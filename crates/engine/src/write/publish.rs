@@ -64,6 +64,11 @@ impl Publisher {
         self.change_room.usable()
     }
 
+    /// Gives blocks that only the log has their places in the data area, by a checkpoint.
+    pub fn place_logged_blocks(&self) -> Result<()> {
+        self.commits.checkpoint()
+    }
+
     /// Where changes wait for room, and claim it.
     pub fn room(&self) -> &ChangeRoom {
         &self.change_room

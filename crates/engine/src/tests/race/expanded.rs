@@ -54,7 +54,9 @@ fn no_command_begins_to_expand_while_a_portion_of_another_is_under_way_however_l
     let files = [(MapId(1), text(100, 1))];
     {
         let volume = written(&devices, &files);
-        volume.converter.convert(Conversion::Compress, Some(MapId(1)), START).unwrap();
+        let asked = |what| volume.converter.convert(what, Some(MapId(1)), START).unwrap();
+        let command = asked(Conversion::BeginCompress { command: None }).command;
+        asked(Conversion::Compress { command });
         volume.commits.checkpoint().unwrap();
     }
     let data = Watched::new(&devices.data, Hooks::default());

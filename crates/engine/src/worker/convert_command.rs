@@ -1,8 +1,8 @@
-//! The `oncefs expand` that is under way, and what it remembers of shared fragments: those that it measured, and the
-//! blocks of those that it moved.
+//! The `oncefs compress` or `oncefs expand` that is under way, and what the latter remembers of shared fragments: those
+//! that it measured, and the blocks of those that it moved.
 //!
 //! A volume has one at a time. Two would forget, or count, for each other: what files share would be stored twice, and
-//! the check of room would be wrong. Each has a number, which its requests carry. One that was killed holds up others
+//! the check of room would be wrong. And one that compresses would undo what the other expands. Each has a number, which its requests carry. One that was killed holds up others
 //! for a short time only, and one that stood still meanwhile learns that another has begun.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// The command under way, or the last one.
 #[derive(Default)]
-pub struct ExpandCommand {
+pub struct ConvertCommand {
     /// Its number. 0: there was none since the mount.
     number: u64,
     /// When it last made a request. None: it has ended.
@@ -25,7 +25,7 @@ pub struct ExpandCommand {
     pub measured: Measured,
 }
 
-impl ExpandCommand {
+impl ConvertCommand {
     /// A command begins. Gives its number. None: another one is under way.
     pub fn begin(&mut self, now: Duration) -> Option<u64> {
         if self.used.is_some_and(|used| now.saturating_sub(used) < IDLE_MAX) {
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn one_command_is_under_way_until_it_ends_or_makes_no_request_for_ten_seconds() {
         let seconds = Duration::from_secs;
-        let mut command = ExpandCommand::default();
+        let mut command = ConvertCommand::default();
         assert!(!command.is(0), "none has begun");
         let first = command.begin(seconds(5)).unwrap();
         command.measured.insert(crate::Pbn(7));

@@ -88,10 +88,10 @@ impl DataReader {
         Ok(are_of_fragments.iter().map(result).map(|result| result.expect("a result for each span")).collect())
     }
 
-    /// Makes the host's page cache forget blocks from this one on. The place of a fragment is not known here.
-    pub fn leave_host_cache(&self, pbn: Pbn, blocks: usize) {
+    /// Makes the host's page cache forget a block. The place of a fragment is not known here.
+    pub fn leave_host_cache(&self, pbn: Pbn) {
         if !is_fragment(pbn) {
-            self.data.leave_host_cache(pbn, blocks);
+            self.data.leave_host_cache(pbn);
         }
     }
 

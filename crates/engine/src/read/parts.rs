@@ -18,8 +18,6 @@ pub enum Way {
     PastHostCache,
     /// Through the host's page cache: most of its blocks are shared.
     ThroughHostCache,
-    /// The same, because it is not known yet whether they are shared.
-    ThroughHostCacheAtFirst,
 }
 
 /// A run of the data area and the destination of its content.

@@ -112,7 +112,6 @@ impl BlockReader {
         if !whole.is_empty()
             && let Some(references) = self.verify(reader, &mut whole)?
         {
-            self.leave_host_cache(&whole, &references);
             self.admit_read(reader, whole.iter().map(|(part, _)| &**part), &references);
         }
         Ok(())

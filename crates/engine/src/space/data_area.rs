@@ -89,9 +89,9 @@ impl DataArea {
         Ok(())
     }
 
-    /// Makes the host's page cache forget blocks from `pbn` on.
-    pub fn leave_host_cache(&self, pbn: Pbn, blocks: usize) {
-        if let Ok(location) = Location::of(pbn, blocks * BLOCK_BYTES) {
+    /// Makes the host's page cache forget a block.
+    pub fn leave_host_cache(&self, pbn: Pbn) {
+        if let Ok(location) = Location::of(pbn, BLOCK_BYTES) {
             self.device.leave_host_cache(location.at, location.bytes);
         }
     }

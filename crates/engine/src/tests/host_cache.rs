@@ -128,6 +128,8 @@ fn counter(volume: &Volume, name: &str) -> u64 {
 fn the_hosts_cache_keeps_what_files_share_and_nothing_else() {
     let (device, volume) = just_opened();
     read_from_device(&volume, SHARED, 1);
+    assert_eq!(device.held(), 0, "nobody knew the references yet");
+    read_from_device(&volume, SHARED_TOO, 1);
     assert!(device.holds(&pbns(&volume, SHARED)) && device.held() == BLOCKS);
     read_from_device(&volume, ALONE, 3);
     assert_eq!(device.held(), BLOCKS, "blocks that are not shared stay out");
@@ -135,17 +137,9 @@ fn the_hosts_cache_keeps_what_files_share_and_nothing_else() {
 }
 
 #[test]
-fn what_turns_out_to_be_shared_by_nobody_leaves_it() {
-    let (device, volume) = just_opened();
-    read_from_device(&volume, ALONE, 3);
-    assert_eq!(counter(&volume, "blocks_read_through_host"), BLOCKS as u64, "nobody knew its references");
-    assert_eq!(device.held(), 0);
-}
-
-#[test]
 fn a_rotten_copy_in_the_hosts_cache_is_no_damage() {
     let (device, volume) = just_opened();
-    read_from_device(&volume, SHARED, 1);
+    (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
     let rotten = pbns(&volume, SHARED)[5];
     device.pages.lock().get_mut(&rotten.0).unwrap()[9] ^= 1;
     read_from_device(&volume, SHARED_TOO, 1);
@@ -158,6 +152,6 @@ fn without_the_setting_every_read_is_of_the_device() {
     let (device, volume) = just_opened();
     let settings = volume.base.tuning.settings();
     volume.base.tuning.follow(&Settings { host_cache: false, ..settings });
-    read_from_device(&volume, SHARED, 1);
+    (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
     assert_eq!((device.held(), counter(&volume, "blocks_read_through_host")), (0, 0));
 }

@@ -37,7 +37,8 @@ const WALKED_REQUESTS: usize = 64;
 const WALKED_PAGES: u64 = 64;
 /// Pages of the block table for a large read.
 const LARGE_PAGES: usize = (LARGE_BLOCKS / PAGE_ENTRIES) as usize;
-const _: () = assert!(LARGE_PAGES as u64 * PAGE_ENTRIES == LARGE_BLOCKS && WALKED_PAGES % LARGE_PAGES as u64 == 0);
+const _: () =
+    assert!(LARGE_PAGES as u64 * PAGE_ENTRIES == LARGE_BLOCKS && WALKED_PAGES.is_multiple_of(LARGE_PAGES as u64));
 /// Large reads at different places.
 const LARGE_PLACES: usize = 64;
 /// Pieces in the first round. Later rounds read as many as fill the time.

@@ -439,7 +439,7 @@ fn a_command_compresses_what_was_synced_alone_and_lies_in_the_log() {
 fn what_has_no_room_for_packs_and_what_is_damaged_stays_uncompressed_and_is_counted() {
     let devices = Devices::new(Blocks(1_200), Settings { compress: Compress::Off, ..zstd() });
     let file = (MapId(1), text(400, 1));
-    let volume = written(&devices, &[file.clone()]);
+    let volume = written(&devices, std::slice::from_ref(&file));
     volume.commits.checkpoint().unwrap();
     let damaged = pbns_of(&volume, MapId(1))[7];
     devices.data.write_at(&[0xFF; 20], damaged.0 * BLOCK + 9).unwrap();

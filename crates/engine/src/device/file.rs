@@ -24,7 +24,7 @@ impl FileDevice {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Self::open(path, writable, 0),
             Err(e) => Err(e),
             Ok(mut device) => {
-                device.file.cached = Some(open_for_single_pages(path)?);
+                device.file.cached = open_for_single_pages(path).ok();
                 Ok(device)
             }
         }

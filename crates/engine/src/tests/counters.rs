@@ -192,7 +192,7 @@ fn defrag() -> Volume {
 
 /// One file's read serves another that shares its blocks.
 fn shared_reads() -> Volume {
-    let (devices, volume) = open(Settings { inline: Inline::All, ..two_levels() });
+    let (devices, volume) = open(Settings { inline: Inline::All, host_cache: true, ..two_levels() });
     let data = unique(8, 1);
     (1..=2).for_each(|map| write(&volume, map, &data));
     volume.commits.checkpoint().unwrap();
@@ -206,7 +206,7 @@ fn shared_reads() -> Volume {
 
 /// More shared blocks are read than the read cache holds: some for both files, and then all others for one.
 fn shared_reads_beyond_the_cache() -> Volume {
-    let (devices, volume) = open(Settings { inline: Inline::All, ..two_levels() });
+    let (devices, volume) = open(Settings { inline: Inline::All, host_cache: true, ..two_levels() });
     for (n, part) in unique(MANY, 1).chunks(50 * BLOCK_BYTES).enumerate() {
         (1..=2).for_each(|map| volume.write(MapId(map), n as u64 * 50 * BLOCK, part, |_, _| ()).unwrap());
     }

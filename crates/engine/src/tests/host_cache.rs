@@ -107,7 +107,12 @@ fn just_opened() -> (Arc<Cached>, Volume) {
     drop(volume);
     let device = Cached::of(&devices);
     let volume = devices.open_with(device.clone());
+    use_host_cache(&volume, true);
     (device, volume)
+}
+
+fn use_host_cache(volume: &Volume, host_cache: bool) {
+    volume.base.tuning.follow(&Settings { host_cache, ..volume.base.tuning.settings() });
 }
 
 fn pbns(volume: &Volume, map: MapId) -> Vec<Pbn> {
@@ -150,8 +155,7 @@ fn a_rotten_copy_in_the_hosts_cache_is_no_damage() {
 #[test]
 fn without_the_setting_every_read_is_of_the_device() {
     let (device, volume) = just_opened();
-    let settings = volume.base.tuning.settings();
-    volume.base.tuning.follow(&Settings { host_cache: false, ..settings });
+    use_host_cache(&volume, false);
     (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
     assert_eq!((device.held(), counter(&volume, "blocks_read_through_host")), (0, 0));
 }

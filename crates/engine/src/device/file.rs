@@ -1,9 +1,8 @@
 //! A file or block device of the host.
 
-use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::open_file::OpenFile;
@@ -22,12 +21,15 @@ impl FileDevice {
     pub fn open_direct(path: &Path, writable: bool) -> io::Result<Self> {
         match Self::open(path, writable, libc::O_DIRECT) {
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Self::open(path, writable, 0),
-            Err(e) => Err(e),
-            Ok(mut device) => {
-                device.file.cached = open_for_single_pages(path).ok();
-                Ok(device)
-            }
+            other => other,
         }
+    }
+
+    /// The same, and reads may ask for the host's page cache, if it keeps single blocks.
+    pub fn open_both_ways(path: &Path, writable: bool) -> io::Result<Self> {
+        let mut device = Self::open_direct(path, writable)?;
+        device.file.open_through_host_cache();
+        Ok(device)
     }
 
     /// Opens `path` through the host's page cache.
@@ -36,32 +38,9 @@ impl FileDevice {
     }
 
     fn open(path: &Path, writable: bool, flags: i32) -> io::Result<Self> {
-        let file = open_untimed(OpenOptions::new().read(true).write(writable), flags | libc::O_CLOEXEC, path)?;
-        let is_block_device = file.metadata()?.file_type().is_block_device();
-        Ok(Self { file: OpenFile { direct: file, cached: None }, is_block_device })
-    }
-}
-
-/// Opens a file for reads through the host's page cache, which reads no more than is asked for.
-fn open_for_single_pages(path: &Path) -> io::Result<File> {
-    let file = open_untimed(OpenOptions::new().read(true), libc::O_CLOEXEC, path)?;
-    advise(&file, 0, 0, libc::POSIX_FADV_RANDOM);
-    Ok(file)
-}
-
-/// Tells the host how bytes of a file are used. Only speed depends on it.
-fn advise(file: &File, at: u64, len: u64, advice: libc::c_int) {
-    // SAFETY: posix_fadvise takes no pointers; the descriptor is open for the length of the call.
-    let failed = unsafe { libc::posix_fadvise(file.as_raw_fd(), at as i64, len as i64, advice) };
-    debug_assert_eq!(failed, 0, "advice {advice} about {len} bytes at {at}");
-}
-
-/// Opens a file without access-time updates: these are never read, and cost a tenth of a read. On a file of another
-/// user the kernel may not allow this, and the updates stay on.
-fn open_untimed(options: &mut OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
-    match options.custom_flags(flags | libc::O_NOATIME).open(path) {
-        Err(e) if e.raw_os_error() == Some(libc::EPERM) => options.custom_flags(flags).open(path),
-        other => other,
+        let file = OpenFile::open(path, writable, flags)?;
+        let is_block_device = file.direct.metadata()?.file_type().is_block_device();
+        Ok(Self { file, is_block_device })
     }
 }
 
@@ -80,10 +59,12 @@ impl Device for FileDevice {
         }
     }
 
+    fn has_host_cache(&self) -> bool {
+        self.file.cached.is_some()
+    }
+
     fn leave_host_cache(&self, at: u64, len: u64) {
-        if let Some(cached) = &self.file.cached {
-            advise(cached, at, len, libc::POSIX_FADV_DONTNEED);
-        }
+        self.file.leave_host_cache(at, len);
     }
 
     fn flush(&self) -> io::Result<()> {

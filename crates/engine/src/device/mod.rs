@@ -45,6 +45,10 @@ pub trait Device: Send + Sync {
         self.submit(&mut write);
         write.map(Io::into_result).into_iter().collect()
     }
+    /// Whether reads can go through a page cache of the host.
+    fn has_host_cache(&self) -> bool {
+        false
+    }
     /// Forgets what the host's page cache keeps of `len` bytes from byte `at` on, if there is such a cache.
     fn leave_host_cache(&self, _at: u64, _len: u64) {}
     /// Makes every finished write durable.

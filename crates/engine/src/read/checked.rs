@@ -12,7 +12,8 @@ use crate::{BLOCK_BYTES, MapId, Pbn, Result, Tag};
 #[derive(Clone, Copy, Default)]
 struct Known {
     references: u32,
-    is_wrong: bool,
+    /// The tag of its right content, if it has references.
+    tag: Option<Tag>,
 }
 
 impl BlockReader {
@@ -37,22 +38,27 @@ impl BlockReader {
         }
         let known = self.known_of(&tags);
         assert_eq!(known.len(), tags.len(), "what is known of each block");
-        let wrong = tags.iter().zip(&known).filter(|(_, known)| known.is_wrong);
-        let is_all_right = self.replace_all(reader, wrong.map(|((pbn, _), _)| *pbn), parts)?;
+        let wrong = tags.iter().zip(&known).filter_map(|((pbn, tag), known)| {
+            let right = known.tag.filter(|right| right != tag)?;
+            Some((*pbn, right))
+        });
+        let is_all_right = self.replace_all(reader, wrong, parts)?;
         Ok(is_all_right.then(|| known.iter().map(|known| known.references).collect()))
     }
 
-    /// Serves wrong blocks from their replicas. False: a read without a reader keeps some of them as they are.
+    /// Serves wrong blocks, which come with their right tags, from the device if they are not from there, or from their
+    /// replicas. False: a read without a reader keeps some of them as they are.
     fn replace_all(
         &self,
         reader: MapId,
-        wrong: impl Iterator<Item = Pbn>,
+        wrong: impl Iterator<Item = (Pbn, Tag)>,
         parts: &mut [(&mut Part<'_>, Way)],
     ) -> Result<bool> {
         let mut is_all_right = true;
-        for pbn in wrong {
-            if self.replace(pbn, parts, |way, bytes| way != Way::PastHostCache && self.read_past_host_cache(pbn, bytes))
-            {
+        for (pbn, tag) in wrong {
+            let read =
+                |way, bytes: &mut [u8]| way == Way::ThroughHostCache && self.read_past_host_cache(pbn, tag, bytes);
+            if self.replace(pbn, parts, read) {
                 continue;
             }
             self.damage_reports.suspect(pbn);
@@ -80,12 +86,6 @@ impl BlockReader {
         })
     }
 
-    /// Whether a block has the content that the block table says. False also if the table does not say it.
-    pub fn is_right(&self, pbn: Pbn, block: &[u8]) -> bool {
-        let known = self.known_of(&[(pbn, self.hasher.tag(block))]);
-        known[0].references > 0 && !known[0].is_wrong
-    }
-
     /// The table's answer for blocks with these tags, in the order of their pbns. It is empty for a block that was
     /// freed meanwhile and that only the caller's pin keeps. It is also empty where the table cannot be read: damage to
     /// the table is not damage to the block.
@@ -110,9 +110,9 @@ impl BlockReader {
             let mut known = Vec::with_capacity(tags.len());
             for of_page in by_page() {
                 let page = pages.page(page_of(of_page[0].0)).expect("it is in memory");
-                known.extend(of_page.iter().map(|(pbn, tag)| {
+                known.extend(of_page.iter().map(|(pbn, _)| {
                     let entry = page.entry(*pbn);
-                    Known { references: entry.count, is_wrong: entry.count > 0 && entry.tag != *tag }
+                    Known { references: entry.count, tag: (entry.count > 0).then_some(entry.tag) }
                 }));
             }
             known

@@ -57,21 +57,16 @@ impl DataReader {
         let is_of_fragments = |span: &[Part<'_>]| span.first().is_some_and(|part| is_fragment(part.pbn));
         let are_of_fragments: Vec<bool> = spans.iter().map(|span| is_of_fragments(span)).collect();
         let (mut reads, mut fragments) = (Vec::with_capacity(spans.len()), Vec::new());
-        let mut are_fragments_shared = false;
         for (at, (span, is_of_fragments)) in spans.iter_mut().zip(&are_of_fragments).enumerate() {
             let way = ways.get(at).copied().unwrap_or(Way::PastHostCache);
             match is_of_fragments {
-                true => {
-                    are_fragments_shared |= way == Way::ThroughHostCache;
-                    fragments.push(&mut **span);
-                }
-                false => reads.push(through(joined(span)?, way != Way::PastHostCache)),
+                true => fragments.push(&mut **span),
+                false => reads.push(on_its_way(joined(span)?, way)),
             }
         }
         let of_blocks = reads.len();
         let mut planned = (!fragments.is_empty()).then(|| self.fragment_reader.plan(fragments));
-        let of_fragments = planned.iter_mut().flat_map(PlannedRead::reads);
-        reads.extend(of_fragments.map(|read| through(read, are_fragments_shared)));
+        reads.extend(planned.iter_mut().flat_map(PlannedRead::reads));
         blocks_of(&reads).into_iter().for_each(count);
         let mut of_blocks_and_extents = match reads.is_empty() && pages.is_empty() {
             true => Vec::new(),
@@ -88,11 +83,14 @@ impl DataReader {
         Ok(are_of_fragments.iter().map(result).map(|result| result.expect("a result for each span")).collect())
     }
 
-    /// Makes the host's page cache forget a block. The place of a fragment is not known here.
+    /// Whether reads can go through a page cache of the host.
+    pub fn has_host_cache(&self) -> bool {
+        self.data.has_host_cache()
+    }
+
+    /// Makes the host's page cache forget a block.
     pub fn leave_host_cache(&self, pbn: Pbn) {
-        if !is_fragment(pbn) {
-            self.data.leave_host_cache(pbn);
-        }
+        self.data.leave_host_cache(pbn);
     }
 
     /// Reads spans past the read cache, all of them at once. A block that cannot be read becomes zeros, which no stored
@@ -132,9 +130,8 @@ impl DataReader {
     }
 }
 
-/// A read that the host's page cache may answer, or not.
-fn through(mut read: Io<'_>, is_through_host_cache: bool) -> Io<'_> {
-    if is_through_host_cache {
+fn on_its_way(mut read: Io<'_>, way: Way) -> Io<'_> {
+    if way == Way::ThroughHostCache {
         read.through_host_cache();
     }
     read

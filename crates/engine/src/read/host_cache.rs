@@ -10,41 +10,63 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::format::fragment::is_fragment;
+use crate::read::cache::NOBODY;
 use crate::read::parts::{Part, Way};
 use crate::read::stored::BlockReader;
-use crate::{BLOCK_BYTES, Pbn};
+use crate::{BLOCK_BYTES, MapId, Pbn, Tag};
 
 impl BlockReader {
-    /// The way of each span. A run is shared as a whole most of the time, so the first block of each part decides. A
+    /// Gives each span its way. A run is shared as a whole most of the time, so the first block of each part decides. A
     /// block whose page of the block table memory lacks is read past the cache, and that read brings in the page.
-    pub fn ways_of(&self, spans: &[&mut [Part<'_>]]) -> Vec<Way> {
-        if !self.tuning.uses_host_cache() {
-            return vec![Way::PastHostCache; spans.len()];
+    ///
+    /// A span that goes through the cache is cut at its gaps. Nobody has the blocks of a gap pinned: they may be written
+    /// while the cache reads them, and some devices then keep the old content there.
+    pub fn with_ways<'p, 'a>(
+        &self,
+        reader: MapId,
+        spans: Vec<&'p mut [Part<'a>]>,
+    ) -> (Vec<&'p mut [Part<'a>]>, Vec<Way>) {
+        if reader == NOBODY || !self.tuning.uses_host_cache() || !self.data_reader.has_host_cache() {
+            let ways = vec![Way::PastHostCache; spans.len()];
+            return (spans, ways);
         }
         let firsts = spans.iter().flat_map(|span| span.iter()).map(|part| part.pbn);
         let mut known = self.metadata.references_of(firsts).into_iter();
-        let ways: Vec<Way> = spans.iter().map(|span| way_of(span, &mut known)).collect();
+        let (mut cut, mut ways) = (Vec::with_capacity(spans.len()), Vec::with_capacity(spans.len()));
+        for span in spans {
+            let way = way_of(span, &mut known);
+            match way {
+                Way::PastHostCache => cut.push(span),
+                Way::ThroughHostCache => {
+                    let blocks: usize = span.iter().map(Part::blocks).sum();
+                    self.stats.counters.blocks_read_through_host.fetch_add(blocks as u64, Relaxed);
+                    cut.extend(span.chunk_by_mut(|a, b| a.end() == b.pbn));
+                }
+            }
+            ways.resize(cut.len(), way);
+        }
         assert!(known.next().is_none(), "a part was looked up that no span has");
-        let through = spans.iter().zip(&ways).filter(|(_, way)| **way == Way::ThroughHostCache);
-        let blocks: usize = through.flat_map(|(span, _)| span.iter()).map(Part::blocks).sum();
-        self.stats.counters.blocks_read_through_host.fetch_add(blocks as u64, Relaxed);
-        ways
+        (cut, ways)
     }
 
     /// Reads a block that has wrong content once more, past the host's page cache, whose copy may be what is wrong.
-    /// False: the device has no right one.
-    pub fn read_past_host_cache(&self, pbn: Pbn, bytes: &mut [u8]) -> bool {
+    /// False: the device has none with the right tag.
+    pub fn read_past_host_cache(&self, pbn: Pbn, tag: Tag, bytes: &mut [u8]) -> bool {
         self.data_reader.leave_host_cache(pbn);
         let mut block = self.data_reader.take_buffer(BLOCK_BYTES);
-        if self.data_reader.read_device(pbn, &mut block).is_err() || !self.is_right(pbn, &block) {
+        if self.data_reader.read_device(pbn, &mut block).is_err() || self.hasher.tag(&block) != tag {
             return false;
         }
+        log::warn!("block {pbn} was wrong in this machine's memory and is right on the device; test the memory");
+        self.stats.counters.blocks_wrong_in_host_cache.fetch_add(1, Relaxed);
         bytes.copy_from_slice(&block);
         true
     }
 }
 
-/// Through the host's page cache if at least half of its blocks are in parts whose first block is shared.
+/// Through the host's page cache if at least half of its blocks are in parts whose first block is shared. Fragments are
+/// read past it: what is read for them has others beside them.
 fn way_of(span: &[Part<'_>], known: &mut impl Iterator<Item = u32>) -> Way {
     let (mut shared, mut blocks) = (0, 0);
     for part in span {
@@ -53,7 +75,8 @@ fn way_of(span: &[Part<'_>], known: &mut impl Iterator<Item = u32>) -> Way {
             shared += part.blocks();
         }
     }
-    if shared * 2 >= blocks { Way::ThroughHostCache } else { Way::PastHostCache }
+    let is_of_fragments = span.first().is_some_and(|part| is_fragment(part.pbn));
+    if shared * 2 >= blocks && !is_of_fragments { Way::ThroughHostCache } else { Way::PastHostCache }
 }
 
 #[cfg(test)]

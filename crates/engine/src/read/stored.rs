@@ -93,8 +93,7 @@ impl BlockReader {
     /// Reads parts, which come in the order of their pbns, from the device, in as few requests as possible and all of
     /// them at once.
     fn read_spans(&self, reader: MapId, parts: &mut [Part<'_>]) -> Result<()> {
-        let mut spans = cut_spans(parts);
-        let ways = self.ways_of(&spans);
+        let (mut spans, ways) = self.with_ways(reader, cut_spans(parts));
         let results = self.read_device_at_once(reader, &mut spans, &ways)?;
         let mut whole = Vec::with_capacity(parts_of(&spans));
         for ((span, way), result) in spans.into_iter().zip(ways).zip(results) {
@@ -102,7 +101,7 @@ impl BlockReader {
                 Ok(()) => whole.extend(span.iter_mut().map(|part| (part, way))),
                 // A bad place affects only its own block. Errors inside gaps are ignored.
                 Err(error) => {
-                    if self.read_again(reader, span, error)? {
+                    if self.read_again(reader, span, way, error)? {
                         let references = self.metadata.references_of(span.iter().flat_map(Part::pbns));
                         self.admit_read(reader, span.iter(), &references);
                     }
@@ -137,10 +136,12 @@ impl BlockReader {
         Ok(results)
     }
 
-    /// Reads the parts of a failed request block by block. Returns whether they may enter the read cache.
-    fn read_again(&self, reader: MapId, span: &mut [Part<'_>], error: Error) -> Result<bool> {
+    /// Reads the parts of a failed request block by block, from the device. Returns whether they may enter the read
+    /// cache.
+    fn read_again(&self, reader: MapId, span: &mut [Part<'_>], way: Way, error: Error) -> Result<bool> {
         if let [Part { pbn, bytes }] = span
             && bytes.len() == BLOCK_BYTES
+            && way == Way::PastHostCache
         {
             return self.read_second_copy(*pbn, bytes, error).map(|()| true);
         }

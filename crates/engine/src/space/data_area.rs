@@ -89,6 +89,11 @@ impl DataArea {
         Ok(())
     }
 
+    /// Whether reads can go through a page cache of the host.
+    pub fn has_host_cache(&self) -> bool {
+        self.device.has_host_cache()
+    }
+
     /// Makes the host's page cache forget a block.
     pub fn leave_host_cache(&self, pbn: Pbn) {
         if let Ok(location) = Location::of(pbn, BLOCK_BYTES) {

@@ -292,6 +292,8 @@ counters! {
     blocks_read_shared,
     /// Blocks that were read through the host's page cache, because files share them.
     blocks_read_through_host,
+    /// Blocks of which the host's page cache had a wrong copy, and the device the right one.
+    blocks_wrong_in_host_cache,
     /// Blocks of other files that were read around small ones.
     blocks_read_around,
     /// Blocks that left the read cache for others after all of their references had been read.

@@ -2,6 +2,7 @@
 //! counter that no workload moves is reported. No counter is exempt.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use oncefs_dedup::Compress;
@@ -14,6 +15,7 @@ use crate::settings::values::{FingerprintMode, Inline, Settings, Verify};
 use crate::stats::counters::Counters;
 use crate::tests::compress::{compress_all, text};
 use crate::tests::fixture::{Devices, one_level, two_levels, unique};
+use crate::tests::host_cache::Cached;
 use crate::tests::packs::passed_over;
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, BackgroundStep, Blocks, DedupCommand, DefragOptions, Lbn, MapId, Pbn, ScrubCommand, Tag};
@@ -190,18 +192,33 @@ fn defrag() -> Volume {
     volume
 }
 
+/// A copy in the host's page cache is wrong, and the device's is right.
+fn rotten_copy() -> Volume {
+    let (device, volume) = shared_reads_of();
+    let first = first_block(&volume, 1);
+    volume.base.read_cache.remove(first);
+    device.rot(first);
+    drop(volume.reader.read(MapId(2), 0, BLOCK_BYTES).unwrap());
+    volume
+}
+
 /// One file's read serves another that shares its blocks.
 fn shared_reads() -> Volume {
+    shared_reads_of().1
+}
+
+fn shared_reads_of() -> (Arc<Cached>, Volume) {
     let (devices, volume) = open(Settings { inline: Inline::All, host_cache: true, ..two_levels() });
     let data = unique(8, 1);
     (1..=2).for_each(|map| write(&volume, map, &data));
     volume.commits.checkpoint().unwrap();
     drop(volume);
-    let volume = devices.open();
+    let device = Cached::of(&devices);
+    let volume = devices.open_with(device.clone());
     // Whether a block is shared is known while the table's page is in memory.
     volume.metadata.entries_at(&[first_block(&volume, 1)]).unwrap();
     (1..=2).for_each(|map| drop(volume.reader.read(MapId(map), 0, data.len()).unwrap()));
-    volume
+    (device, volume)
 }
 
 /// More shared blocks are read than the read cache holds: some for both files, and then all others for one.
@@ -281,6 +298,7 @@ fn every_counter_moves() {
         damage_and_replicas,
         defrag,
         shared_reads,
+        rotten_copy,
         shared_reads_beyond_the_cache,
         small_reads,
         compressed,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::device::{Device, Io, MemoryDevice};
+use crate::read::parts::Part;
 use crate::settings::values::Settings;
 use crate::tests::fixture::{Devices, one_level, unique};
 use crate::volume::assembly::Volume;
@@ -18,18 +19,25 @@ const SHARED_TOO: MapId = MapId(2);
 const ALONE: MapId = MapId(3);
 
 /// A device in memory behind a page cache like the host's: reads through it fill it, and writes make it forget.
-struct Cached {
+pub struct Cached {
     inner: Arc<MemoryDevice>,
     pages: Mutex<BTreeMap<u64, Vec<u8>>>,
+    /// Whether reads through the cache fail.
+    fails: Mutex<bool>,
 }
 
 impl Cached {
-    fn of(devices: &Devices) -> Arc<Self> {
-        Arc::new(Self { inner: devices.data.clone(), pages: Mutex::default() })
+    pub fn of(devices: &Devices) -> Arc<Self> {
+        Arc::new(Self { inner: devices.data.clone(), pages: Mutex::default(), fails: Mutex::default() })
     }
 
     fn holds(&self, pbns: &[Pbn]) -> bool {
         pbns.iter().all(|pbn| self.pages.lock().contains_key(&pbn.0))
+    }
+
+    /// Changes a copy, as failing memory does.
+    pub fn rot(&self, pbn: Pbn) {
+        self.pages.lock().get_mut(&pbn.0).expect("the cache holds it")[9] ^= 1;
     }
 
     fn held(&self) -> usize {
@@ -37,6 +45,9 @@ impl Cached {
     }
 
     fn read_through(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        if *self.fails.lock() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         for (number, page) in (at / BLOCK_BYTES as u64..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
             let mut pages = self.pages.lock();
             if let Some(cached) = pages.get(&number) {
@@ -59,6 +70,14 @@ impl Device for Cached {
     fn submit(&self, ios: &mut [Io<'_>]) {
         for io in ios {
             let is_through = io.is_through_host_cache();
+            if is_through {
+                // The kernel fills the pages of gaps, too.
+                let (first, blocks) = (io.at() / BLOCK_BYTES as u64, io.len() / BLOCK_BYTES);
+                let mut page = vec![0; BLOCK_BYTES];
+                for number in first..first + blocks as u64 {
+                    drop(self.read_through(&mut page, number * BLOCK_BYTES as u64));
+                }
+            }
             io.by_pieces(
                 |bytes, at| if is_through { self.read_through(bytes, at) } else { self.inner.read_at(bytes, at) },
                 |bytes, at| {
@@ -67,6 +86,10 @@ impl Device for Cached {
                 },
             );
         }
+    }
+
+    fn has_host_cache(&self) -> bool {
+        true
     }
 
     fn leave_host_cache(&self, at: u64, len: u64) {
@@ -146,9 +169,49 @@ fn a_rotten_copy_in_the_hosts_cache_is_no_damage() {
     let (device, volume) = just_opened();
     (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
     let rotten = pbns(&volume, SHARED)[5];
-    device.pages.lock().get_mut(&rotten.0).unwrap()[9] ^= 1;
+    device.rot(rotten);
     read_from_device(&volume, SHARED_TOO, 1);
     assert!(!device.holds(&[rotten]), "it was forgotten");
+    assert!(!volume.base.damage.is_any_bad());
+    assert_eq!(counter(&volume, "blocks_wrong_in_host_cache"), 1);
+}
+
+#[test]
+fn gaps_between_shared_blocks_do_not_enter_the_hosts_cache() {
+    let (device, volume) = just_opened();
+    read_from_device(&volume, SHARED, 1);
+    let pbns = pbns(&volume, SHARED);
+    assert!(pbns.windows(2).all(|pair| pair[0].plus(1) == pair[1]), "the file is one run");
+    pbns.iter().for_each(|pbn| volume.base.read_cache.remove(*pbn));
+    let mut bytes = vec![0; 3 * BLOCK_BYTES];
+    let parts = [0, 2, 4].iter().zip(bytes.chunks_exact_mut(BLOCK_BYTES));
+    let parts = parts.map(|(at, bytes)| Part { pbn: pbns[*at], bytes }).collect();
+    volume.block_reader.read_parts(SHARED, parts).unwrap();
+    assert!(device.holds(&[pbns[0], pbns[2], pbns[4]]) && device.held() == 3);
+    let expected = unique(BLOCKS, 1);
+    let right = [0, 2, 4].map(|at| &expected[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES]).concat();
+    assert!(bytes == right);
+}
+
+#[test]
+fn comparisons_are_of_the_device() {
+    let (device, volume) = just_opened();
+    read_from_device(&volume, SHARED, 1);
+    let first = pbns(&volume, SHARED)[0];
+    volume.base.read_cache.remove(first);
+    let mut bytes = vec![0; BLOCK_BYTES];
+    volume.block_reader.read_run(first, &mut bytes).unwrap();
+    assert!(bytes == unique(BLOCKS, 1)[..BLOCK_BYTES] && device.held() == 0);
+}
+
+#[test]
+fn a_block_that_cannot_be_read_through_the_hosts_cache_is_read_from_the_device() {
+    let (device, volume) = just_opened();
+    read_from_device(&volume, SHARED, 1);
+    *device.fails.lock() = true;
+    let first = pbns(&volume, SHARED)[0];
+    volume.base.read_cache.remove(first);
+    assert!(*volume.reader.read(SHARED, 0, BLOCK_BYTES).unwrap() == unique(BLOCKS, 1)[..BLOCK_BYTES]);
     assert!(!volume.base.damage.is_any_bad());
 }
 

@@ -303,8 +303,8 @@ pub fn open(
     };
     let stands_by = announcer.is_some();
     let mut hold = ExclusiveLock::of_volume_when_free(&paths.part("lock"), &name, stands_by)?;
-    let part = |path: PathBuf, direct: bool| -> Result<Arc<dyn Device>> {
-        let open = if direct { FileDevice::open_direct } else { FileDevice::open_buffered };
+    type Open = fn(&Path, bool) -> io::Result<FileDevice>;
+    let part = |path: PathBuf, open: Open| -> Result<Arc<dyn Device>> {
         match open(&path, !read_only) {
             Ok(device) => Ok(Arc::new(device)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -337,15 +337,15 @@ pub fn open(
             (parts.data, parts.table, Some(parts.fragments), Some(Host::Pools(parts.rooms)), parts.log)
         }
         place => {
-            let data = part(data_path.clone(), true)?;
+            let data = part(data_path.clone(), FileDevice::open_both_ways)?;
             hold.add(&data_path)?;
             check_label(&*data, &data_path, superblock.volume_id)?;
-            let table = part(paths.part("table"), false)?;
+            let table = part(paths.part("table"), FileDevice::open_buffered)?;
             hold.add(&paths.part("table"))?;
             if has_part && !superblock.has_fragments {
                 make_fragments(volume, &*data)?;
             }
-            let fragments = has_part.then(|| part(paths.part(FRAGMENTS), false)).transpose()?;
+            let fragments = has_part.then(|| part(paths.part(FRAGMENTS), FileDevice::open_buffered)).transpose()?;
             let host = (*place == DataPlace::File).then(|| Host::Directory(volume.to_owned()));
             (data, table, fragments, host, None)
         }
@@ -354,7 +354,7 @@ pub fn open(
     let log = match log {
         Some(log) => log,
         None => {
-            let log = part(paths.part("log"), true)?;
+            let log = part(paths.part("log"), FileDevice::open_direct)?;
             hold.add(&paths.part("log"))?;
             log
         }

@@ -174,7 +174,7 @@ impl BlockCompressor {
     }
 
     /// Lets passes remember at most this many shared blocks.
-    #[cfg(test)]
+    #[cfg(all(test, not(feature = "schedules")))]
     pub fn remember_at_most(&self, most: usize) {
         self.between_turns(|pass| pass.moved.most = most);
     }

@@ -220,7 +220,7 @@ fn the_hosts_cache_keeps_what_is_read_through_it_until_it_is_written_or_given_up
     let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let path = dir.path().join("data");
     std::fs::write(&path, vec![1; 8 * ALIGN_BYTES]).unwrap();
-    let device = FileDevice::open_direct(&path, true).unwrap();
+    let device = FileDevice::open_both_ways(&path, true).unwrap();
     device.flush().unwrap();
     device.leave_host_cache(0, 8 * ALIGN_BYTES as u64);
     assert_eq!((read_page(&device, 3, false), is_cached(&device, 3)), (1, false));
@@ -232,6 +232,42 @@ fn the_hosts_cache_keeps_what_is_read_through_it_until_it_is_written_or_given_up
     assert!(is_cached(&device, 3));
     device.leave_host_cache(3 * ALIGN_BYTES as u64, ALIGN_BYTES as u64);
     assert!(!is_cached(&device, 3));
+}
+
+#[test]
+fn what_earlier_users_left_in_the_hosts_cache_is_forgotten_when_a_device_is_opened() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, vec![1; 8 * ALIGN_BYTES]).unwrap();
+    let before = FileDevice::open_both_ways(&path, true).unwrap();
+    before.flush().unwrap();
+    assert_eq!((read_page(&before, 3, true), is_cached(&before, 3)), (1, true));
+    let device = FileDevice::open_both_ways(&path, true).unwrap();
+    assert!(!is_cached(&device, 3));
+}
+
+#[test]
+fn both_ways_lead_to_one_file_whatever_becomes_of_its_name() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, vec![1; 8 * ALIGN_BYTES]).unwrap();
+    let mut file = OpenFile::open(&path, true, libc::O_DIRECT).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, vec![2; 8 * ALIGN_BYTES]).unwrap();
+    file.open_through_host_cache();
+    let device = FileDevice { file, is_block_device: false };
+    assert!(device.has_host_cache());
+    assert_eq!(read_page(&device, 3, true), 1);
+}
+
+#[test]
+fn a_file_that_is_open_through_the_hosts_cache_has_no_second_way() {
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, vec![1; ALIGN_BYTES]).unwrap();
+    let mut device = FileDevice::open_buffered(&path, true).unwrap();
+    device.file.open_through_host_cache();
+    assert!(!device.has_host_cache());
 }
 
 /// From now on this thread, and those that it starts, cannot create a ring.

@@ -468,6 +468,12 @@ impl Store {
     pub fn make_room(&self) -> Result<bool> {
         self.volume.make_room()
     }
+
+    /// Whether a writer that got [`Error::NoSpace`] may find room within half a minute although none was made: the
+    /// cluster's figures are older than what was written, and later ones may show some.
+    pub fn awaits_figures(&self) -> bool {
+        self.volume.base.space.awaits_figures()
+    }
 }
 
 fn facts(options: &OpenOptions, own: Profile) -> BTreeMap<String, String> {

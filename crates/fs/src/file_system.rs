@@ -24,6 +24,8 @@ use crate::{Caller, Clock, Error, FileKind, Ino, Result};
 pub enum Room {
     /// Space was freed, or deleted files are being freed: trying again makes sense.
     Coming,
+    /// A cluster's figures say that there is none, and are older than what was written: later ones may say otherwise.
+    Uncounted,
     /// Files without a name are still in use. The kernel releases them some time after unlink returned, unless a program
     /// has them open.
     Perhaps,
@@ -235,6 +237,7 @@ impl FileSystem {
     /// - `Engine`: a device or the metadata store failed.
     pub fn make_room(&self) -> Result<Room> {
         Ok(match self.store.make_room()? {
+            _ if self.store.awaits_figures() => Room::Uncounted,
             true => Room::Coming,
             false if self.orphans.is_empty() => Room::None,
             false => Room::Perhaps,

@@ -13,8 +13,10 @@ use oncefs_transport::may_be_late;
 
 use crate::patience::{Deadline, OtherWaits, REQUESTS_MAX, Wait};
 
-/// How long a request waits while deleted files are being freed, and how long if that is only possible.
+/// How long a request waits while deleted files are being freed, while the figures of a cluster may show room, which
+/// have everything after twenty seconds, and how long if room is only possible.
 const WHILE_COMING: Duration = Duration::from_secs(10);
+const WHILE_UNCOUNTED: Duration = Duration::from_secs(30);
 const WHILE_PERHAPS: Duration = Duration::from_millis(500);
 /// How often room is made while requests wait, ...
 const ROOM_EVERY: Duration = Duration::from_millis(50);
@@ -162,6 +164,7 @@ fn serve(received: &Receiver<Waiter>, mut make_room: impl FnMut() -> Room, is_ro
         }
         let patience = match make_room() {
             Room::Coming => WHILE_COMING,
+            Room::Uncounted => WHILE_UNCOUNTED,
             Room::Perhaps => WHILE_PERHAPS,
             Room::None => Duration::ZERO,
         };

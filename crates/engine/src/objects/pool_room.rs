@@ -2,8 +2,9 @@
 //! the pool its quota.
 //!
 //! A thread asks the cluster for the pool's space from time to time, and no request waits for its answer. The figures
-//! are some seconds old when they come, so what was taken meanwhile is taken off. Programs' writes find no room while
-//! less than a reserve is left: that is for deleting, for checkpoints, and for what was acknowledged before.
+//! are some seconds old when they come, so what was taken meanwhile is taken off. They may have some of it already: a
+//! write that would find room then waits for later figures, which must. Programs' writes find no room while less than a
+//! reserve is left: that is for deleting, for checkpoints, and for what was acknowledged before.
 //!
 //! If the cluster refuses a write first, because it has no figures or others filled it, then that write was
 //! acknowledged to a program before, or is part of a checkpoint. So it is repeated in the reserve that the cluster keeps
@@ -98,6 +99,13 @@ impl ObjectRoom {
             (false, u64::MAX) => u64::MAX,
             (false, counted) => counted.saturating_sub(self.taken.since_figures()),
         }
+    }
+
+    /// Whether later figures may show room that `look` does not: those that are known may have what was taken already.
+    /// Within four questions they must have it.
+    pub fn may_turn_out_larger(&self, margin_bytes: u64) -> bool {
+        let at_best = self.counted.load(Relaxed).saturating_sub(self.taken.since_question());
+        !self.is_full() && self.taken.since_figures() > 0 && at_best > margin_bytes
     }
 
     /// Asks the cluster. Waits for the answer, so no thread that serves requests calls this.
@@ -219,5 +227,30 @@ mod tests {
         }
         room.ask();
         assert_eq!(room.look(), 1000, "they are younger by now");
+    }
+
+    /// At full speed a program takes more in the time that figures lag than a small pool has.
+    #[test]
+    fn what_the_figures_may_have_already_is_waited_for_and_not_refused() {
+        let (objects, room) = room();
+        const MARGIN: u64 = 64 << 20;
+        let left = 3 * MARGIN;
+        objects.set_space(with(RESERVE_BYTES + left));
+        room.ask();
+        assert!(!room.may_turn_out_larger(MARGIN), "nothing was taken");
+        room.take(2 * MARGIN);
+        assert!(!room.may_turn_out_larger(MARGIN), "the figures that are known cannot have it");
+        objects.set_space(with(RESERVE_BYTES + 2 * MARGIN));
+        room.ask();
+        assert_eq!(room.look(), 0, "it is taken off");
+        assert!(room.may_turn_out_larger(MARGIN), "and it may be in them");
+        for _ in 0..3 {
+            room.ask();
+        }
+        assert_eq!((room.look(), room.may_turn_out_larger(MARGIN)), (2 * MARGIN, false), "it was");
+        room.take(MARGIN);
+        objects.set_space(with(RESERVE_BYTES + MARGIN));
+        room.ask();
+        assert!(!room.may_turn_out_larger(MARGIN), "no figures show room beside the margin");
     }
 }

@@ -50,6 +50,13 @@ impl PoolRooms {
         self.of_data().take(bytes);
     }
 
+    /// Whether later figures may show room for data that `look` does not. It comes within twenty seconds, or not at all.
+    /// Nothing is taken of the other pool by what is only expected, so its figures are as good as later ones.
+    pub fn may_turn_out_larger(&self, margin_bytes: u64) -> bool {
+        let has_own = self.data.is_none() || self.own.look() > margin_bytes;
+        has_own && self.of_data().may_turn_out_larger(margin_bytes)
+    }
+
     /// Whether one of them refused a write, and has not been seen to have room since.
     pub fn is_full(&self) -> bool {
         self.all().any(|room| room.is_full())
@@ -113,8 +120,12 @@ mod tests {
         assert_eq!(rooms.look(MARGIN) - MARGIN, 3 * GIB, "data is taken of its pool");
         set(&own, 1 << 20);
         assert_eq!(left(), Some(128 << 20), "a byte of the table is there for 128 of data");
+        rooms.take(GIB);
+        rooms.ask();
+        assert!(rooms.may_turn_out_larger(MARGIN), "the figures may have it already");
         own.set_space(Some(PoolSpace { osds_left_bytes: RESERVE_BYTES, ..PoolSpace::default() }));
         assert_eq!(left(), None);
+        assert!(!rooms.may_turn_out_larger(MARGIN), "no figures of the data's pool make room in the other");
         set(&own, GIB);
         data.set_full(true);
         rooms.of_data().note_full();

@@ -35,6 +35,12 @@ impl Taken {
         asked[QUESTIONS - 1] = now;
     }
 
+    /// Bytes taken since the last question. The answer has none of them.
+    pub fn since_question(&self) -> u64 {
+        let last = self.asked.lock()[QUESTIONS - 1];
+        self.bytes.load(Relaxed) - last
+    }
+
     /// Bytes that the figures may not have.
     pub fn since_figures(&self) -> u64 {
         // The lock first: the oldest question counted no more than there are now.

@@ -250,6 +250,11 @@ impl FreeSpace {
         }
     }
 
+    /// Whether the host has no room by figures that are older than what was taken of it, and later ones may show some.
+    pub fn awaits_figures(&self) -> bool {
+        self.is_host_short() && self.host.as_ref().is_some_and(Host::may_turn_out_larger)
+    }
+
     /// Sets how many bytes the host can still take.
     pub fn set_host_bytes(&self, bytes: u64) {
         self.host_bytes.store(bytes, Relaxed);

@@ -36,6 +36,14 @@ impl Host {
         }
     }
 
+    /// Whether it may say in some seconds that it can take more, though nothing was given back to it.
+    pub fn may_turn_out_larger(&self) -> bool {
+        match self {
+            Self::Directory(_) => false,
+            Self::Pools(rooms) => rooms.may_turn_out_larger(HOST_MARGIN_BYTES),
+        }
+    }
+
     /// Whether requests wait for it because it does not answer.
     pub fn is_silent(&self) -> bool {
         match self {

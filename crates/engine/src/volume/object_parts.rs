@@ -13,7 +13,7 @@ use oncefs_rados::{Change, Cluster, Error as ObjectError, Hold, KeyedObjects, Ob
 
 use crate::device::Device;
 use crate::format::head_record::{HeadRecord, HeadState};
-use crate::format::image::{ImageHeader, OBJECT_BYTES};
+use crate::format::image::{self, ImageHeader, OBJECT_BYTES};
 use crate::format::page::table_bytes;
 use crate::format::sealed_superblock::{self, SealedSuperblock};
 use crate::kv::omap::{OmapKv, OmapTerms};
@@ -26,12 +26,14 @@ use crate::objects::pool_room::ObjectRoom;
 use crate::objects::pool_rooms::PoolRooms;
 use crate::volume::held_objects::HeldObjects;
 use crate::volume::unfinished::{OnSignature, Unfinished};
-use crate::{Announcement, Blocks, Error, ObjectAccess, Result, WhenHeld};
+use crate::{Announcement, Blocks, DataPlace, Error, ObjectAccess, Result, WhenHeld};
 
 /// The image of the data area.
 const DATA: &str = "data";
-/// The images, in the order in which they are made.
-const IMAGES: [&str; 3] = [DATA, "table", "fragments"];
+/// The image of the block table.
+const TABLE: &str = "table";
+/// The images. That of the data is made after the others and removed before them: if it is there, the block table is.
+const IMAGES: [&str; 3] = [DATA, TABLE, "fragments"];
 /// The image of the log, whose objects are guarded by the head's epoch. Volumes of early versions have the log in their
 /// directory.
 const LOG: &str = "log";
@@ -110,21 +112,108 @@ pub fn make(
                 access.pool
             )));
         }
+        refuse_data_of_another(&pools.own, pool, attempt, &access)?;
         found.push((pool, names));
     }
-    for (pool, names) in found {
-        // The superblock first: from then on no machine finds a volume in what is left.
-        let superblock = names.iter().filter(|name| *name == SUPERBLOCK);
-        for name in superblock.chain(names.iter().filter(|name| !is_lock(name) && *name != SUPERBLOCK)) {
+    let left = data_left(&pools.own, access)?;
+    // The superblock first: from then on no machine finds a volume in what is left.
+    let superblock = found.iter().take(1).filter(|(_, names)| names.iter().any(|name| name == SUPERBLOCK));
+    superblock.clone().try_for_each(|(pool, _)| pool.change(SUPERBLOCK, Change::Remove)).map_err(&failed)?;
+    left.iter().try_for_each(remove_left)?;
+    // The pool of the data before that of the table.
+    for (pool, names) in found.iter().rev() {
+        let is_first = |name: &&String| *name == DATA;
+        let is_other = |name: &&String| !is_lock(name) && *name != SUPERBLOCK && *name != DATA;
+        for name in names.iter().filter(is_first).chain(names.iter().filter(is_other)) {
             pool.change(name, Change::Remove).map_err(&failed)?;
         }
     }
-    let images = IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]).chain([(LOG, log_bytes)]);
-    for (name, len) in images {
+    let images = IMAGES.into_iter().zip([data.bytes(), table_bytes(data), 0]).rev();
+    for (name, len) in images.chain([(LOG, log_bytes)]) {
         let header = ImageHeader { volume_id, len, object_bytes: OBJECT_BYTES };
         ObjectDevice::create(pools.of(name), name, header).map_err(&failed)?;
     }
     parts(pools, access, volume_id, hold)
+}
+
+/// Data without its block table, where a volume with its other objects in `own` would have its data, is that of a volume
+/// whose other objects, and so its lock, are in another pool: nothing here tells whether it is mounted. `--force` does
+/// not destroy it.
+fn refuse_data_of_another(
+    own: &dyn Objects,
+    of_data: &dyn Objects,
+    attempt: &Unfinished,
+    access: &ObjectAccess,
+) -> Result<()> {
+    match (header_if_sound(of_data, DATA)?, header_if_sound(own, TABLE)?) {
+        (Some(data), table)
+            if !attempt.is_own_id(data.volume_id) && table.is_none_or(|table| table.volume_id != data.volume_id) =>
+        {
+            Err(Error::InTheWay(format!(
+                "the pool {} has, in the namespace {}, the data of a volume whose other objects are in another pool: \
+                 choose another name. If that volume is no more: {}",
+                access.pool,
+                access.namespace,
+                removal(access)
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The pool with the data of the volume that had the name, if the new one does not have it: then nothing else removes it.
+fn data_left(own: &dyn Objects, access: &ObjectAccess) -> Result<Option<(ObjectAccess, [u8; 16])>> {
+    let shown = format!("rados://{}/{}", access.pool, access.namespace);
+    // Volumes with records in their directory have no superblock here.
+    let (Ok(Some(found)), Some(table)) = (read_superblock(own, &shown), header_if_sound(own, TABLE)?) else {
+        return Ok(None);
+    };
+    let DataPlace::Objects(former) = &found.superblock.data else { return Ok(None) };
+    let left = former.data_pool.clone().filter(|pool| Some(pool) != access.data_pool.as_ref() && *pool != access.pool);
+    Ok(left.map(|pool| {
+        let there = ObjectAccess { pool, data_pool: None, record_keys_max: None, ..access.clone() };
+        (there, table.volume_id)
+    }))
+}
+
+/// Removes data that is left. A key may have no rights there: then the error says what to do, and the next mkfs finds
+/// none of it.
+fn remove_left((access, volume_id): &(ObjectAccess, [u8; 16])) -> Result<()> {
+    let pool = Cluster::connect(access).and_then(|cluster| Pool::open(&cluster, access));
+    match pool.and_then(|pool| remove_data(&pool, *volume_id)) {
+        Ok(()) | Err(ObjectError::NoPool(_)) => Ok(()),
+        Err(error) => Err(Error::InTheWay(format!(
+            "the data of the volume that had this name stays in the pool {}: {error}. Remove it with: {}; then repeat \
+             the command",
+            access.pool,
+            removal(access)
+        ))),
+    }
+}
+
+/// Removes the data of a volume, if it is that one's, the header last: what is left by an error is still known as its.
+fn remove_data(objects: &dyn Objects, volume_id: [u8; 16]) -> std::result::Result<(), ObjectError> {
+    match objects.content(DATA, image::BYTES)?.map(|bytes| ImageHeader::decode(&bytes, DATA)) {
+        Some(Ok(header)) if header.volume_id == volume_id => {}
+        _ => return Ok(()),
+    }
+    let of_data = format!("{DATA}.");
+    let names = objects.names()?;
+    let parts = names.iter().map(String::as_str).filter(|name| name.starts_with(&of_data));
+    parts.chain([DATA]).try_for_each(|name| objects.change(name, Change::Remove))
+}
+
+/// The command that removes a namespace's objects.
+fn removal(ObjectAccess { pool, namespace, .. }: &ObjectAccess) -> String {
+    format!("rados -p {pool} -N {namespace} ls | xargs -n 1 rados -p {pool} -N {namespace} rm")
+}
+
+/// The header of an image, if there is one and it is not damaged.
+fn header_if_sound(objects: &dyn Objects, image: &str) -> Result<Option<ImageHeader>> {
+    match ObjectDevice::header(objects, image) {
+        Err(Error::Corrupt { .. }) => Ok(None),
+        found => found,
+    }
 }
 
 fn is_lock(name: &String) -> bool {
@@ -335,6 +424,61 @@ mod tests {
         let refused = write_superblock(&objects, first, &content(3)).unwrap_err().to_string();
         assert!(refused.contains("another machine took over"), "{refused}");
         assert_eq!(found(&objects), Some(sample(2)));
+    }
+
+    fn with_image(objects: &MemoryObjects, image: &str, volume: u8) {
+        let header = ImageHeader { volume_id: [volume; 16], len: 16 << 20, object_bytes: OBJECT_BYTES };
+        ObjectDevice::create(objects, image, header).unwrap();
+    }
+
+    /// Its lock is in a pool that nobody looks at.
+    #[test]
+    fn data_of_a_volume_whose_other_objects_are_elsewhere_is_refused_with_the_command_that_removes_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let attempt = Unfinished::begin(&scratch.path().join("volume"), [9; 16]).unwrap();
+        let access = ObjectAccess::parse("rados://coded/home").unwrap();
+        let refusal = |own: &MemoryObjects, data: &MemoryObjects| {
+            refuse_data_of_another(own, data, &attempt, &access).err().map(|error| error.to_string())
+        };
+        let (own, data) = (MemoryObjects::default(), MemoryObjects::default());
+        assert_eq!(refusal(&own, &data), None, "nothing is there");
+        with_image(&own, TABLE, 1);
+        assert_eq!(refusal(&own, &data), None, "the data was elsewhere");
+        with_image(&data, DATA, 1);
+        assert_eq!(refusal(&own, &data), None, "one volume");
+        let other = MemoryObjects::default();
+        with_image(&other, DATA, 2);
+        for own in [&own, &MemoryObjects::default(), &other] {
+            let told = refusal(own, &other).expect("data of another");
+            assert!(told.contains("rados -p coded -N home ls | xargs -n 1 rados -p coded -N home rm"), "{told}");
+        }
+        let earlier = MemoryObjects::default();
+        with_image(&earlier, DATA, 9);
+        assert_eq!(refusal(&own, &earlier), None, "an earlier attempt's");
+    }
+
+    #[test]
+    fn data_of_the_volume_that_had_the_name_is_found_in_its_pool_and_removed() {
+        let own = MemoryObjects::default();
+        let parsed = |address: &str| ObjectAccess::parse(address).unwrap();
+        let left = |new: &str| data_left(&own, &parsed(new)).unwrap().map(|(access, id)| (access.to_string(), id));
+        assert_eq!(left("rados://data/home"), None, "no volume");
+        let mut superblock = sample(1);
+        superblock.superblock.data = DataPlace::Objects(parsed("rados://data/home?id=a&records=1000&data=coded"));
+        own.change(SUPERBLOCK, Change::WriteFull { bytes: &superblock.encode().unwrap() }).unwrap();
+        with_image(&own, TABLE, 1);
+        let coded = Some((parsed("rados://coded/home?id=b").to_string(), [1; 16]));
+        assert_eq!(left("rados://data/home?id=b"), coded);
+        assert_eq!(left("rados://data/home?id=b&data=other"), coded);
+        assert_eq!(left("rados://data/home?id=b&data=coded"), None, "it is removed with the rest");
+        let data = MemoryObjects::default();
+        with_image(&data, DATA, 1);
+        data.change("data.0000000000000003", Change::WriteFull { bytes: b"x" }).unwrap();
+        data.change("letter", Change::WriteFull { bytes: b"dear" }).unwrap();
+        remove_data(&data, [2; 16]).unwrap();
+        assert_eq!(data.names().unwrap().len(), 3, "that of another volume stays");
+        remove_data(&data, [1; 16]).unwrap();
+        assert_eq!(data.names().unwrap(), ["letter"]);
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub struct BeyondArgs {
     /// The pool that the volumes lie in; nothing else should use it meanwhile
     #[arg(long, default_value = "oncefs")]
     pub pool: String,
+    /// The pool of the volumes' data areas, if they are to have one of their own
+    #[arg(long, value_name = "POOL")]
+    pub data_pool: Option<String>,
     /// Size of the files written and read
     #[arg(long, value_parser = oncefs_toolbox::sizes::parse, default_value = "256M")]
     pub file_size: u64,

@@ -21,13 +21,17 @@ pub struct Cluster {
     pub conf: PathBuf,
     /// The pool.
     pub pool: String,
+    /// The pool of the volumes' data areas, if it is another.
+    pub data_pool: Option<String>,
     connection: Arc<Connection>,
 }
 
-/// A namespace of the pool. Dropped, it loses its objects.
+/// A namespace of the pools. Dropped, it loses its objects.
 pub struct Namespace {
     /// Its objects.
     pub objects: Pool,
+    /// Those in the pool of the data areas.
+    of_data: Option<Pool>,
     /// Its name.
     pub name: String,
 }
@@ -47,7 +51,7 @@ pub struct Held {
 
 impl Cluster {
     /// The cluster of `ONCEFS_CEPH_CONF`.
-    pub fn of_environment(pool: &str) -> Result<Cluster> {
+    pub fn of_environment(pool: &str, data_pool: Option<&str>) -> Result<Cluster> {
         let conf = std::env::var_os("ONCEFS_CEPH_CONF").map(PathBuf::from).ok_or_else(|| {
             Failure::new(
                 "name a cluster's configuration file in ONCEFS_CEPH_CONF; scripts/beyond starts a cluster and sets it",
@@ -55,22 +59,26 @@ impl Cluster {
         })?;
         let access = access(&conf, pool, "bench");
         let connection = Connection::connect(&access).during(|| "cannot connect to the cluster")?;
-        Ok(Cluster { conf, pool: pool.to_owned(), connection })
+        Ok(Cluster { conf, pool: pool.to_owned(), data_pool: data_pool.map(str::to_owned), connection })
     }
 
     /// A namespace that is empty.
     pub fn namespace(&self, name: &str) -> Result<Namespace> {
-        let objects = Pool::open(&self.connection, &access(&self.conf, &self.pool, name));
-        let objects = objects.during(|| format!("cannot open the pool {}", self.pool))?;
-        let namespace = Namespace { objects, name: name.to_owned() };
+        let of_data = self.data_pool.as_ref().map(|pool| self.open(pool, name)).transpose()?;
+        let namespace = Namespace { objects: self.open(&self.pool, name)?, of_data, name: name.to_owned() };
         namespace.clear()?;
         Ok(namespace)
     }
 
-    /// The pool's space, as the cluster tells it.
+    fn open(&self, pool: &str, namespace: &str) -> Result<Pool> {
+        let opened = Pool::open(&self.connection, &access(&self.conf, pool, namespace));
+        opened.during(|| format!("cannot open the pool {pool}"))
+    }
+
+    /// The space of the pool with the data, as the cluster tells it.
     pub fn space(&self) -> Result<PoolSpace> {
-        let pool = Pool::open(&self.connection, &access(&self.conf, &self.pool, "bench"));
-        let space = pool.and_then(|pool| pool.space()).during(|| "cannot ask for the pool's space")?;
+        let pool = self.open(self.data_pool.as_ref().unwrap_or(&self.pool), "bench")?;
+        let space = pool.space().during(|| "cannot ask for the pool's space")?;
         space.ok_or_else(|| Failure::new("the cluster has no figures of the pool: does a manager (ceph-mgr) run?"))
     }
 
@@ -99,12 +107,18 @@ impl Cluster {
         let stats = &self.ask(&["df"])?["stats"];
         let number = |name: &str| stats[name].as_u64().unwrap_or(0);
         let pools = self.ask(&["osd", "pool", "ls", "detail"])?;
-        let pool = pools.as_array().and_then(|pools| pools.iter().find(|pool| pool["pool_name"] == *self.pool));
-        let copies = pool.and_then(|pool| pool["size"].as_u64()).unwrap_or(0);
+        let size_of = |name: &str| {
+            let pool = pools.as_array().and_then(|pools| pools.iter().find(|pool| pool["pool_name"] == *name));
+            pool.and_then(|pool| pool["size"].as_u64()).unwrap_or(0)
+        };
+        let copies = size_of(&self.pool);
+        let of_data = self.data_pool.as_ref().map_or_else(String::new, |pool| {
+            format!(", data in the pool {pool} over {} OSDs", size_of(pool))
+        });
         let version = run(Command::new("ceph").arg("--version"))?;
         let version = version.split(' ').nth(2).unwrap_or("unknown").to_owned();
         let (osds, device) = (number("num_osds"), self.device_bytes()? >> 30);
-        Ok(format!("{osds} OSDs with devices of {device} GiB, a pool of {copies} copies, Ceph {version}"))
+        Ok(format!("{osds} OSDs with devices of {device} GiB, a pool of {copies} copies{of_data}, Ceph {version}"))
     }
 
     /// Size of an OSD's device, on average.
@@ -125,13 +139,15 @@ impl Namespace {
     /// What objects hold whose names are one of these, or begin with one of them and a dot.
     pub fn held(&self, parts: &[&str]) -> Result<Held> {
         let is_of = |name: &String| parts.contains(&name.split('.').next().unwrap_or_default());
-        let names: Vec<String> = self.names()?.into_iter().filter(is_of).collect();
-        let sizes = self.objects.sizes(&names).during(|| "cannot look at objects")?;
-        let mut held =
-            Held { objects: names.len() as u64, bytes: sizes.into_iter().flatten().sum(), ..Held::default() };
-        // No other objects have keys.
-        for name in names.iter().filter(|name| name.starts_with("records")) {
-            self.add_keys(name, &mut held)?;
+        let mut held = Held::default();
+        for pool in self.pools() {
+            let names: Vec<String> = names(pool)?.into_iter().filter(is_of).collect();
+            held.objects += names.len() as u64;
+            held.bytes += pool.sizes(&names).during(|| "cannot look at objects")?.into_iter().flatten().sum::<u64>();
+            // No other objects have keys.
+            for name in names.iter().filter(|name| name.starts_with("records")) {
+                self.add_keys(name, &mut held)?;
+            }
         }
         Ok(held)
     }
@@ -153,20 +169,25 @@ impl Namespace {
         }
     }
 
-    /// The names of all objects.
-    pub fn names(&self) -> Result<Vec<String>> {
-        self.objects.names().during(|| "cannot list objects")
+    fn pools(&self) -> impl Iterator<Item = &Pool> {
+        [&self.objects].into_iter().chain(&self.of_data)
     }
 
     fn clear(&self) -> Result<()> {
-        for name in self.names()? {
-            match self.objects.change(&name, Change::Remove) {
-                Ok(()) | Err(Error::NotFound(_)) => {}
-                Err(error) => return Err(error).during(|| format!("cannot remove the object {name}")),
+        for pool in self.pools() {
+            for name in names(pool)? {
+                match pool.change(&name, Change::Remove) {
+                    Ok(()) | Err(Error::NotFound(_)) => {}
+                    Err(error) => return Err(error).during(|| format!("cannot remove the object {name}")),
+                }
             }
         }
         Ok(())
     }
+}
+
+fn names(pool: &Pool) -> Result<Vec<String>> {
+    pool.names().during(|| "cannot list objects")
 }
 
 impl Drop for Namespace {

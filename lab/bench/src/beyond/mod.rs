@@ -28,7 +28,7 @@ use round::Round;
 /// Measures all parts, prints the page, and writes it to the file that was named.
 pub fn run(args: &BeyondArgs) -> Result<()> {
     args.check()?;
-    let cluster = Cluster::of_environment(&args.pool)?;
+    let cluster = Cluster::of_environment(&args.pool, args.data_pool.as_deref())?;
     let (_work_directory, bench) = args.shared.begin(0, args)?;
     // Begun before the run, so that it names the commit that was measured.
     let origin = Origin::begin(&bench.oncefs)?;

@@ -32,6 +32,8 @@ impl<'a> Mounted<'a> {
         let conf = cluster.conf.to_string_lossy().into_owned();
         let words =
             ["--experimental", "rados", "--records", "rados", "--data", &address, "--conf", &conf, "--size", SIZE];
+        let of_data = cluster.data_pool.iter().flat_map(|pool| ["--data-pool", pool]);
+        let words: Vec<&str> = words.into_iter().chain(of_data).collect();
         Self::made(bench, &words, options, Some(namespace))
     }
 

@@ -127,6 +127,35 @@ fn mkfs_refuses_pools_that_cannot_keep_what_is_to_lie_there() {
     mount.check();
 }
 
+/// The lock of a volume is in its first pool, so `--force` with another first pool cannot see it. With the same first
+/// pool, `--force` replaces the volume and takes its data with it.
+#[test]
+fn force_spares_the_data_of_a_volume_of_a_third_pool_and_removes_that_of_its_own() {
+    let Some(cluster) = Cluster::of_coded("coded-force") else { return };
+    const THIRD: &str = "third";
+    cluster.ceph(&["osd", "pool", "create", THIRD, "8"]);
+    cluster.ceph(&["osd", "pool", "application", "enable", THIRD, "oncefs"]);
+    let scratch = tempfile::tempdir().unwrap();
+    let (dir, again) = (scratch.path().join("volume"), scratch.path().join("again"));
+    let place = ["--data-pool", CODED, "--records", "rados"];
+    let key = scratch.path().join("key");
+    let key = ["--key-file", key.to_str().unwrap()];
+    let mut mount = Mount::in_objects_with(&cluster.address(), &cluster.conf, "1G", &[&place[..], &key].concat());
+    mount.mount();
+    write_synced(&mount.join("file"), 1, 16 * MIB).unwrap();
+    let elsewhere = format!("rados://{THIRD}/{}", cluster.namespace);
+    let common = ["--experimental", "rados", "--size", "1G", "--force", "--data"];
+    let told = mkfs_refusal(&cluster, &dir, &[&common[..], &[&elsewhere, "--data-pool", CODED]].concat());
+    assert!(told.contains("the data of a volume whose other objects are in another pool"), "{told}");
+    assert_content(&mount.join("file"), 1, 16 * MIB);
+    mount.check();
+    mount.umount();
+    let mut mkfs = Command::new(oncefs());
+    let mkfs = mkfs.arg("mkfs").arg(&again).arg("--conf").arg(&cluster.conf).args(common).arg(cluster.address());
+    run(mkfs.args(["--records", "rados"]).args(key));
+    assert_eq!(cluster.objects_in(CODED, "data"), 0, "the former data went");
+}
+
 /// Either pool refuses new data, and `status` names it.
 #[test]
 fn each_of_two_pools_with_little_room_refuses_new_data_and_is_named() {

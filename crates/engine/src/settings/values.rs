@@ -168,7 +168,7 @@ impl Settings {
             idle_after: Duration::from_millis(500),
             battery_percent_min: 20,
             verify: Verify::Read,
-            host_cache: false,
+            host_cache: true,
             replicate_refs_above: 0,
             compress: Compress::Off,
             compress_method: Method::Zstd(1),

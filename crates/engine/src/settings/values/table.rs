@@ -307,7 +307,7 @@ pub static SETTINGS: &[Setting] = list! {
         "when to check a block against its checksum: off, read: on every read, share: also before its first share";
     setting "host_cache": Range::Choice(&["off", "shared"]), true,
         |s| u64::from(s.host_cache), |s, n| s.host_cache = n == 1,
-        "experimental: what the host's page cache keeps of the data area: nothing, or the blocks that files share";
+        "what the host's page cache keeps of the data area: nothing, or the blocks that files share";
     setting "replicate_refs_above": Range::Number { min: 0, max: 1_000_000_000 }, true,
         |s| s.replicate_refs_above, |s, n| s.replicate_refs_above = n,
         "the scrub keeps a replica of blocks with more references than this; 0: none";

@@ -1,6 +1,6 @@
 //! A file of the host, open for both ways to it: past the host's page cache, and through it.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -25,19 +25,22 @@ impl OpenFile {
     }
 
     /// Opens the second way, through a page cache that keeps single blocks, where the host has one. It forgets what
-    /// earlier users left there: another machine may have written the device since.
+    /// earlier users left there: another machine may have written the file since.
+    ///
+    /// A raw device has none: whoever else reads it fills its page cache, which the kernel does not make forget again
+    /// what an asynchronous direct write has replaced meanwhile.
     ///
     /// The second descriptor is of the very file that is open, whatever its path leads to by now.
     pub fn open_through_host_cache(&mut self) {
-        if !self.is_direct() || !keeps_single_blocks(&self.direct) {
+        if !self.is_direct() || !is_file_with_single_blocks(&self.direct) {
             return;
         }
         let path = format!("/proc/self/fd/{}", self.direct.as_raw_fd());
         if let Ok(file) = open_untimed(OpenOptions::new().read(true), libc::O_CLOEXEC, Path::new(&path)) {
             // No read-ahead: the cache reads what it is asked for.
-            advise(&file, 0, 0, libc::POSIX_FADV_RANDOM);
-            advise(&file, 0, 0, libc::POSIX_FADV_DONTNEED);
-            self.cached = Some(file);
+            let follows =
+                [libc::POSIX_FADV_RANDOM, libc::POSIX_FADV_DONTNEED].map(|advice| advise(&file, 0, 0, advice));
+            self.cached = follows.iter().all(|follows| *follows).then_some(file);
         }
     }
 
@@ -48,9 +51,8 @@ impl OpenFile {
         }
     }
 
-    /// The way that a request takes. A direct write makes the page cache forget what it replaces before it begins. On
-    /// some devices the kernel does not do so again at the end, so nobody may read a block this way while it is
-    /// written.
+    /// The way that a request takes. The kernel keeps both ways to a file coherent: a direct write makes the page cache
+    /// forget what it replaces, before and after.
     pub fn way_of(&self, io: &Io<'_>) -> &File {
         if io.is_through_host_cache() { self.cached.as_ref().unwrap_or(&self.direct) } else { &self.direct }
     }
@@ -63,19 +65,19 @@ impl OpenFile {
     }
 }
 
-/// Whether the pages of a file's cache are no larger than a block. Larger ones bring in neighbours, which may be written
-/// meanwhile.
-fn keeps_single_blocks(file: &File) -> bool {
+/// Whether it is a regular file whose pages in the cache are no larger than a block. Larger ones bring in neighbours,
+/// which may be written meanwhile.
+fn is_file_with_single_blocks(file: &File) -> bool {
     // SAFETY: sysconf takes no pointers.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    page_bytes == BLOCK_BYTES as i64 && file.metadata().is_ok_and(|file| file.blksize() <= BLOCK_BYTES as u64)
+    let has_small_blocks = |file: Metadata| file.is_file() && file.blksize() <= BLOCK_BYTES as u64;
+    page_bytes == BLOCK_BYTES as i64 && file.metadata().is_ok_and(has_small_blocks)
 }
 
-/// Tells the host how bytes of a file are used, or all of it if `len` is 0. Only speed depends on it.
-fn advise(file: &File, at: u64, len: u64, advice: libc::c_int) {
+/// Tells the host how bytes of a file are used, or all of it if `len` is 0. False: this host takes no advice.
+fn advise(file: &File, at: u64, len: u64, advice: libc::c_int) -> bool {
     // SAFETY: posix_fadvise takes no pointers; the descriptor is open for the length of the call.
-    let failed = unsafe { libc::posix_fadvise(file.as_raw_fd(), at as i64, len as i64, advice) };
-    debug_assert_eq!(failed, 0, "advice {advice} about {len} bytes at {at}");
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), at as i64, len as i64, advice) == 0 }
 }
 
 /// Opens a file without access-time updates: these are never read, and cost a tenth of a read. On a file of another

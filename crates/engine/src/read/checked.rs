@@ -56,13 +56,13 @@ impl BlockReader {
     ) -> Result<bool> {
         let mut is_all_right = true;
         for (pbn, tag) in wrong {
-            let read =
-                |way, bytes: &mut [u8]| way == Way::ThroughHostCache && self.read_past_host_cache(pbn, tag, bytes);
-            if self.replace(pbn, parts, read) {
+            if is_through_host_cache(pbn, parts)
+                && self.replace(pbn, parts, |bytes| self.read_past_host_cache(pbn, tag, bytes))
+            {
                 continue;
             }
             self.damage_reports.suspect(pbn);
-            if !self.replace(pbn, parts, |_, bytes| self.replica_reader.read_replica(pbn, bytes)) {
+            if !self.replace(pbn, parts, |bytes| self.replica_reader.read_replica(pbn, bytes)) {
                 if reader != NOBODY {
                     return Err(damaged(pbn));
                 }
@@ -73,16 +73,11 @@ impl BlockReader {
     }
 
     /// Serves one block of these parts by `read`, which returns whether it has the right content.
-    fn replace(
-        &self,
-        pbn: Pbn,
-        parts: &mut [(&mut Part<'_>, Way)],
-        mut read: impl FnMut(Way, &mut [u8]) -> bool,
-    ) -> bool {
-        let mut holders = parts.iter_mut().filter(|(part, _)| (part.pbn..part.end()).contains(&pbn));
-        holders.all(|(part, way)| {
+    fn replace(&self, pbn: Pbn, parts: &mut [(&mut Part<'_>, Way)], mut read: impl FnMut(&mut [u8]) -> bool) -> bool {
+        let mut holders = parts.iter_mut().filter(|(part, _)| part.has(pbn));
+        holders.all(|(part, _)| {
             let at = (pbn.0 - part.pbn.0) as usize * BLOCK_BYTES;
-            read(*way, &mut part.bytes[at..at + BLOCK_BYTES])
+            read(&mut part.bytes[at..at + BLOCK_BYTES])
         })
     }
 
@@ -139,4 +134,9 @@ impl BlockReader {
         }
         assert!(references.next().is_none(), "a block was looked over that is not offered");
     }
+}
+
+/// Whether any of the parts with this block came through the host's page cache: parts may overlap.
+fn is_through_host_cache(pbn: Pbn, parts: &[(&mut Part<'_>, Way)]) -> bool {
+    parts.iter().any(|(part, way)| *way == Way::ThroughHostCache && part.has(pbn))
 }

@@ -20,14 +20,18 @@ impl BlockReader {
     /// Gives each span its way. A run is shared as a whole most of the time, so the first block of each part decides. A
     /// block whose page of the block table memory lacks is read past the cache, and that read brings in the page.
     ///
-    /// A span that goes through the cache is cut at its gaps. Nobody has the blocks of a gap pinned: they may be written
-    /// while the cache reads them, and some devices then keep the old content there.
+    /// A span that goes through the cache is cut at its gaps: nobody has the blocks of a gap pinned, so they may be
+    /// written while the cache reads them. Only verified reads go through it, because its copies lie in memory for long.
     pub fn with_ways<'p, 'a>(
         &self,
         reader: MapId,
         spans: Vec<&'p mut [Part<'a>]>,
     ) -> (Vec<&'p mut [Part<'a>]>, Vec<Way>) {
-        if reader == NOBODY || !self.tuning.uses_host_cache() || !self.data_reader.has_host_cache() {
+        if reader == NOBODY
+            || !self.tuning.uses_host_cache()
+            || !self.tuning.verifies_reads()
+            || !self.data_reader.has_host_cache()
+        {
             let ways = vec![Way::PastHostCache; spans.len()];
             return (spans, ways);
         }
@@ -58,8 +62,12 @@ impl BlockReader {
         if self.data_reader.read_device(pbn, &mut block).is_err() || self.hasher.tag(&block) != tag {
             return false;
         }
-        log::warn!("block {pbn} was wrong in this machine's memory and is right on the device; test the memory");
-        self.stats.counters.blocks_wrong_in_host_cache.fetch_add(1, Relaxed);
+        if self.stats.counters.blocks_wrong_in_host_cache.fetch_add(1, Relaxed) == 0 {
+            log::warn!(
+                "block {pbn} is right on the device, and was wrong in the host's page cache: failing memory, or a change \
+                 from outside; stats count further ones as blocks_wrong_in_host_cache"
+            );
+        }
         bytes.copy_from_slice(&block);
         true
     }

@@ -39,6 +39,11 @@ impl Part<'_> {
         self.pbn.plus(self.blocks() as u64)
     }
 
+    /// Whether it contains a block.
+    pub fn has(&self, pbn: Pbn) -> bool {
+        (self.pbn..self.end()).contains(&pbn)
+    }
+
     /// All of its blocks.
     pub fn pbns(&self) -> impl Iterator<Item = Pbn> + use<> {
         (self.pbn.0..self.end().0).map(Pbn)

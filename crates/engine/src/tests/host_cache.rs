@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::device::{Device, Io, MemoryDevice};
 use crate::read::parts::Part;
-use crate::settings::values::Settings;
+use crate::settings::values::{Settings, Verify};
 use crate::tests::fixture::{Devices, one_level, unique};
 use crate::volume::assembly::Volume;
 use crate::{BLOCK_BYTES, Blocks, Lbn, MapId, Pbn};
@@ -221,4 +221,36 @@ fn without_the_setting_every_read_is_of_the_device() {
     use_host_cache(&volume, false);
     (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
     assert_eq!((device.held(), counter(&volume, "blocks_read_through_host")), (0, 0));
+}
+
+#[test]
+fn a_rotten_copy_is_replaced_in_parts_that_overlap_and_came_by_different_ways() {
+    let (device, volume) = just_opened();
+    (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
+    let alone = pbns(&volume, ALONE);
+    read_from_device(&volume, ALONE, 3);
+    // Of a run of two parts, the first begins with a block that only one file has.
+    volume.clone_blocks((ALONE, Lbn(2)), (SHARED_TOO, Lbn(0)), Blocks(2), |_, _| ()).unwrap();
+    let read = || {
+        alone.iter().for_each(|pbn| volume.base.read_cache.remove(*pbn));
+        let (mut first, mut second) = (vec![0; 4 * BLOCK_BYTES], vec![0; 4 * BLOCK_BYTES]);
+        let parts = vec![Part { pbn: alone[0], bytes: &mut first }, Part { pbn: alone[2], bytes: &mut second }];
+        volume.block_reader.read_parts(ALONE, parts).unwrap();
+        let expected = unique(BLOCKS, 3);
+        assert!(first == expected[..4 * BLOCK_BYTES] && second == expected[2 * BLOCK_BYTES..6 * BLOCK_BYTES]);
+    };
+    read();
+    assert!(device.holds(&alone[2..6]), "the second part begins with a shared block");
+    device.rot(alone[2]);
+    read();
+    assert!(!volume.base.damage.is_any_bad());
+    assert!(counter(&volume, "blocks_wrong_in_host_cache") > 0);
+}
+
+#[test]
+fn reads_that_are_not_verified_are_of_the_device() {
+    let (device, volume) = just_opened();
+    volume.base.tuning.follow(&Settings { verify: Verify::Off, ..volume.base.tuning.settings() });
+    (0..2).for_each(|_| read_from_device(&volume, SHARED, 1));
+    assert_eq!(device.held(), 0);
 }

@@ -24,8 +24,15 @@ pub enum Error {
         what: String,
     },
     /// There is no such pool.
-    #[error("the cluster has no pool {0}: ceph osd pool create {0}")]
+    #[error(
+        "the cluster has no pool {0}: ceph osd pool create {0}, or if it was renamed: ceph osd pool rename ITS_NAME {0}"
+    )]
     NoPool(String),
+    /// The pool was deleted while this process used it.
+    #[error(
+        "the pool {0} is gone: it was deleted from the cluster, with all objects of the volume in it; unmount the volume"
+    )]
+    Gone(String),
     /// The pool cannot keep these objects.
     #[error("{0}")]
     Unfit(String),

@@ -1,8 +1,9 @@
 //! The way to the objects of one namespace, over a connection that several may share.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::completion::Completion;
 use crate::librados::{Handle, Library, c_text};
@@ -14,6 +15,8 @@ pub struct Context {
     pub handle: Handle,
     pub cluster: Arc<Cluster>,
     pub access: Access,
+    /// Whether the log said that the pool is gone.
+    is_gone_told: AtomicBool,
 }
 
 // SAFETY: librados synchronizes all calls on a context.
@@ -49,12 +52,41 @@ impl Context {
             // SAFETY: the context is new.
             unsafe { set_full_try(handle) };
         }
-        Ok(Self { library, handle, cluster, access })
+        Ok(Self { library, handle, cluster, access, is_gone_told: AtomicBool::new(false) })
     }
 
     /// How a lock names a process of this machine with this place.
     pub fn cookie(&self, place: &str) -> String {
         format!("{}:{place}", self.cluster.machine)
+    }
+
+    /// The meaning of an answer of librados: a number, or below 0 an errno. A cluster has the same errno for a missing
+    /// object and for any object of a pool that was deleted, so the pool is looked for before an object counts as
+    /// missing: else data that is lost would be a hole, which reads as zeros.
+    pub fn check(&self, answer: c_int, what: &str, object: &str) -> Result<usize> {
+        match Error::check(answer, what, object) {
+            Err(Error::NotFound(_)) if self.is_gone() => {
+                let gone = Error::Gone(self.access.pool.clone());
+                if !self.is_gone_told.swap(true, Relaxed) {
+                    log::error!("{gone}");
+                }
+                Err(gone)
+            }
+            checked => checked,
+        }
+    }
+
+    /// Whether the pool was deleted. One of the same name is another. librados looks in its own map, and waits for the
+    /// newest one only if the pool is not in it.
+    fn is_gone(&self) -> bool {
+        // The name does not matter. A pool that is there, with a name that does not fit in, is another error.
+        let mut name = [0 as c_char; 1];
+        // SAFETY: the context and the connection are open, and `name` has the length that is passed.
+        let answer = unsafe {
+            let id = (self.library.rados_ioctx_get_id)(self.handle);
+            (self.library.rados_pool_reverse_lookup)(self.cluster.handle, id, name.as_mut_ptr(), name.len())
+        };
+        -answer == libc::ENOENT
     }
 
     /// Waits for an operation, and returns its answer.

@@ -66,6 +66,8 @@ functions! {
     rados_ioctx_create(Handle, *const c_char, *mut Handle) -> c_int;
     rados_ioctx_destroy(Handle);
     rados_ioctx_set_namespace(Handle, *const c_char);
+    rados_ioctx_get_id(Handle) -> i64;
+    rados_pool_reverse_lookup(Handle, i64, *mut c_char, usize) -> c_int;
     rados_nobjects_list_open(Handle, *mut Handle) -> c_int;
     rados_nobjects_list_next(Handle, *mut *const c_char, *mut *const c_char, *mut *const c_char) -> c_int;
     rados_nobjects_list_close(Handle);

@@ -131,7 +131,7 @@ fn unlock(context: &Context, cookie: &str) -> Result<()> {
     // SAFETY: the context is open, and the texts end with NUL.
     let answer =
         unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
-    match Error::check(answer, "giving up the lock", LOCK_OBJECT) {
+    match context.check(answer, "giving up the lock", LOCK_OBJECT) {
         // Another process broke it.
         Err(Error::NotFound(_)) => Ok(()),
         other => other.map(drop),
@@ -151,7 +151,7 @@ fn lock(context: &Context, cookie: &str) -> Result<bool> {
         let lock = context.library.rados_lock_exclusive;
         lock(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr(), cookie.as_ptr(), ptr::null_mut(), 0)
     };
-    if -answer == libc::EBUSY { Ok(false) } else { Error::check(answer, "locking", LOCK_OBJECT).map(|_| true) }
+    if -answer == libc::EBUSY { Ok(false) } else { context.check(answer, "locking", LOCK_OBJECT).map(|_| true) }
 }
 
 fn holder(context: &Context) -> Result<Option<Locker>> {
@@ -167,7 +167,7 @@ fn break_lock(context: &Context, holder: &Locker) -> Result<()> {
         break_lock(context.handle, object.as_ptr(), name.as_ptr(), client.as_ptr(), cookie.as_ptr())
     };
     // Another process may have broken it, or the holder let go.
-    match Error::check(answer, "breaking the lock", LOCK_OBJECT) {
+    match context.check(answer, "breaking the lock", LOCK_OBJECT) {
         Err(Error::NotFound(_)) => Ok(()),
         other => other.map(drop),
     }

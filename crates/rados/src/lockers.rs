@@ -2,9 +2,9 @@
 
 use std::ffi::c_char;
 
+use crate::Result;
 use crate::io_context::Context;
 use crate::librados::c_text;
-use crate::{Error, Result};
 
 /// The object with the locks.
 pub const LOCK_OBJECT: &str = "lock";
@@ -43,7 +43,7 @@ pub fn lockers(context: &Context, lock: &str) -> Result<Vec<Locker>> {
             addresses_len,
         )
     };
-    let count = Error::check(count as i32, "looking at the lock", LOCK_OBJECT)?;
+    let count = context.check(count as i32, "looking at the lock", LOCK_OBJECT)?;
     let [clients, cookies, addresses] = [clients, cookies, addresses].map(|list| split(list));
     let all = clients.into_iter().zip(cookies).zip(addresses);
     Ok(all.map(|((client, cookie), address)| Locker { client, cookie, address }).take(count).collect())

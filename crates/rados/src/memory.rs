@@ -59,6 +59,7 @@ struct Inner {
     is_full: bool,
     space: Option<PoolSpace>,
     is_fenced: bool,
+    is_gone: bool,
     awaited: u64,
     waiting: BTreeSet<String>,
 }
@@ -98,6 +99,13 @@ impl MemoryObjects {
         self.0.lock().is_fenced = true;
     }
 
+    /// Deletes the pool with all objects.
+    pub fn delete_pool(&self) {
+        let mut inner = self.0.lock();
+        inner.objects.clear();
+        inner.is_gone = true;
+    }
+
     /// Changes that were awaited so far.
     pub fn awaited(&self) -> u64 {
         self.0.lock().awaited
@@ -105,11 +113,16 @@ impl MemoryObjects {
 }
 
 impl Inner {
+    fn check_pool(&self) -> Result<()> {
+        if self.is_gone { Err(Error::Gone("of the twin".to_owned())) } else { Ok(()) }
+    }
+
     /// Applies a change, and returns its number.
     fn apply(&mut self, name: &str, change: Change<'_>, guard: Option<Guard<'_>>, full: WhenFull) -> Result<u64> {
         if self.is_fenced {
             return Err(Error::Fenced);
         }
+        self.check_pool()?;
         let object = self.objects.entry(name.to_owned()).or_default();
         let before = object.now().clone();
         if let Some(guard) = guard {
@@ -178,6 +191,7 @@ impl Pending for Changing {
     fn wait(&self) -> Result<()> {
         let number = self.begun.clone()?;
         let mut inner = self.objects.0.lock();
+        inner.check_pool()?;
         inner.awaited += 1;
         let object = inner.objects.get_mut(&self.object).expect("a change made it");
         // An object whose last change is durable has all changes before it.
@@ -197,6 +211,7 @@ impl Objects for MemoryObjects {
     fn read_all(&self, reads: &mut [Read<'_>]) {
         let inner = self.0.lock();
         for read in reads {
+            read.result = inner.check_pool();
             read.bytes.fill(0);
             let content = inner.objects.get(&read.object).and_then(|object| object.now().clone());
             let there = content.iter().flat_map(|content| content.bytes.get(read.at as usize..)).next();
@@ -213,12 +228,14 @@ impl Objects for MemoryObjects {
 
     fn sizes(&self, objects: &[String]) -> Result<Vec<Option<u64>>> {
         let inner = self.0.lock();
+        inner.check_pool()?;
         let size = |name: &String| Some(inner.objects.get(name)?.now().as_ref()?.bytes.len() as u64);
         Ok(objects.iter().map(size).collect())
     }
 
     fn names(&self) -> Result<Vec<String>> {
         let inner = self.0.lock();
+        inner.check_pool()?;
         let there = inner.objects.iter().filter(|(_, object)| object.now().is_some());
         Ok(there.map(|(name, _)| name.clone()).collect())
     }
@@ -259,6 +276,7 @@ impl Standbys for MemoryObjects {
 
 impl Inner {
     fn content(&self, object: &str) -> Result<Arc<Content>> {
+        self.check_pool()?;
         let content = self.objects.get(object).and_then(|object| object.now().clone());
         content.ok_or_else(|| Error::NotFound(object.to_owned()))
     }

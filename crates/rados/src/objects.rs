@@ -15,7 +15,7 @@ pub struct Read<'a> {
     pub at: u64,
     /// Filled by the read.
     pub bytes: &'a mut [u8],
-    /// The result, once it was made. A missing object is no error.
+    /// The result, once it was made. A missing object is no error, unless its pool is gone.
     pub result: Result<()>,
 }
 

@@ -54,7 +54,7 @@ struct Changing {
 
 impl Pending for Changing {
     fn wait(&self) -> Result<()> {
-        Error::check(self.context.wait(&self.completion), self.what, &self.object).map(drop)
+        self.context.check(self.context.wait(&self.completion), self.what, &self.object).map(drop)
     }
 
     fn is_done(&self) -> bool {
@@ -152,7 +152,7 @@ impl Objects for Pool {
         };
         let begun: Vec<_> = reads.iter_mut().map(begin).collect();
         for (read, completion) in reads.iter_mut().zip(begun) {
-            let there = match Error::check(context.wait(&completion), "reading", &read.object) {
+            let there = match context.check(context.wait(&completion), "reading", &read.object) {
                 Err(Error::NotFound(_)) => Ok(0),
                 other => other,
             };
@@ -199,7 +199,7 @@ impl Objects for Pool {
             // All are awaited before any error returns, because librados writes to `sizes` until then.
             let answers: Vec<c_int> = begun.iter().map(|completion| context.wait(completion)).collect();
             for ((object, answer), (size, _)) in portion.iter().zip(answers).zip(sizes) {
-                found.push(match Error::check(answer, "looking at", object) {
+                found.push(match context.check(answer, "looking at", object) {
                     Ok(_) => Some(size),
                     Err(Error::NotFound(_)) => None,
                     Err(other) => return Err(other),
@@ -215,7 +215,7 @@ impl Objects for Pool {
         let mut list = ptr::null_mut();
         // SAFETY: the context is open, and `list` is writable.
         let answer = unsafe { (library.rados_nobjects_list_open)(handle, &mut list) };
-        Error::check(answer, "listing", namespace)?;
+        self.0.check(answer, "listing", namespace)?;
         let mut names = Vec::new();
         let answer = loop {
             let mut name = ptr::null();
@@ -230,8 +230,11 @@ impl Objects for Pool {
         };
         // SAFETY: the list is open, and closed once.
         unsafe { (library.rados_nobjects_list_close)(list) };
-        // The end of the list is this error.
-        if -answer == libc::ENOENT { Ok(names) } else { Err(Error::of_answer(answer, "listing", namespace)) }
+        match self.0.check(answer, "listing", namespace) {
+            // The end of the list.
+            Err(Error::NotFound(_)) => Ok(names),
+            other => other.map(|_| names),
+        }
     }
 
     fn hold(&self, place: &str, succeeds: Option<&str>) -> Result<Hold> {

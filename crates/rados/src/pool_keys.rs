@@ -54,8 +54,8 @@ impl Reading {
     /// Waits, and takes the pairs.
     fn take(mut self) -> Result<Portion> {
         let answer = self.wait();
-        Error::check(answer, "reading keys of", &self.object)?;
-        Error::check(self.results.answer, "reading keys of", &self.object)?;
+        self.context.check(answer, "reading keys of", &self.object)?;
+        self.context.check(self.results.answer, "reading keys of", &self.object)?;
         let mut pairs = Vec::new();
         while let Some((text, value)) = self.next_pair()? {
             let foreign = || Error::Failed { what: format!("reading keys of {}", self.object), code: libc::EBADMSG };
@@ -72,7 +72,7 @@ impl Reading {
             let next = self.context.library.rados_omap_get_next2;
             next(self.results.pairs, &mut key, &mut value, &mut key_len, &mut value_len)
         };
-        Error::check(answer, "reading keys of", &self.object)?;
+        self.context.check(answer, "reading keys of", &self.object)?;
         let bytes = |place: *mut c_char, len| match place.is_null() || len == 0 {
             true => Vec::new(),
             // SAFETY: librados keeps so many bytes there until the next call.

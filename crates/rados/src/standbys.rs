@@ -57,7 +57,7 @@ fn announce(context: &Context, place: &str, lasts: Duration) -> Result<()> {
         let (object, name, cookie) = (object.as_ptr(), name.as_ptr(), cookie.as_ptr());
         lock(context.handle, object, name, cookie, name, cookie, &mut lasts, MAY_RENEW)
     };
-    Error::check(answer, "announcing a standby at", LOCK_OBJECT).map(drop)
+    context.check(answer, "announcing a standby at", LOCK_OBJECT).map(drop)
 }
 
 fn withdraw(context: &Context, place: &str) -> Result<()> {
@@ -65,7 +65,7 @@ fn withdraw(context: &Context, place: &str) -> Result<()> {
     // SAFETY: the context is open, and the texts end with NUL.
     let answer =
         unsafe { (context.library.rados_unlock)(context.handle, object.as_ptr(), name.as_ptr(), cookie.as_ptr()) };
-    match Error::check(answer, "withdrawing a standby at", LOCK_OBJECT) {
+    match context.check(answer, "withdrawing a standby at", LOCK_OBJECT) {
         Err(Error::NotFound(_)) => Ok(()),
         other => other.map(drop),
     }

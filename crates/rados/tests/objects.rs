@@ -2,10 +2,12 @@
 //! configuration file of a cluster with a pool `oncefs`; `scripts/beyond` starts one and sets it.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use oncefs_rados::{
-    Access, Change, Cluster, Error, Guard, KeyedObjects, MemoryObjects, Objects, Pool, Read, Standbys, WhenFull,
+    Access, Change, Cluster, Error, Guard, KeyLookUp, KeyedObjects, MemoryObjects, Objects, Pool, Read, Standbys,
+    WhenFull,
 };
 
 const EPOCH: Guard<'_> = Guard { name: "epoch", value: b"1" };
@@ -152,6 +154,63 @@ fn a_holder_whose_lease_ran_out_is_fenced_by_its_successor() {
     assert_eq!(pool.holder().unwrap().as_deref(), Some(taken.address()), "the fenced one cannot unlock");
     drop(taken);
     remove_all(&pool);
+}
+
+/// The cluster answers as for a missing object, which would be a hole, an object that was removed, or no holder.
+#[test]
+fn a_pool_that_was_deleted_is_an_error_of_everything_and_no_hole() {
+    let everything_fails = |objects: &dyn KeyedObjects, name: &str| {
+        let gone = Error::Gone(name.to_owned());
+        for object in ["a", "never-there"] {
+            let mut bytes = [0xEE; 4];
+            let mut reads = [Read::new(object.to_owned(), 0, &mut bytes)];
+            objects.read_all(&mut reads);
+            assert_eq!(reads[0].result, Err(gone.clone()));
+            assert_eq!(objects.sizes(&[object.to_owned()]), Err(gone.clone()));
+            assert_eq!(objects.change(object, Change::Remove), Err(gone.clone()));
+            assert_eq!(objects.change(object, Change::Zero { at: 0, len: 2 }), Err(gone.clone()));
+            assert_eq!(objects.change(object, Change::Write { at: 0, bytes: b"late" }), Err(gone.clone()));
+            assert_eq!(objects.scan(object.to_owned(), b"", 10).err(), Some(gone.clone()));
+            let mut look_ups = [KeyLookUp::new(object.to_owned(), vec![b"k"])];
+            objects.look_up_all(&mut look_ups);
+            assert_eq!(look_ups[0].result.as_ref().err(), Some(&gone));
+        }
+        assert_eq!(objects.names().err(), Some(gone));
+    };
+    let twin = MemoryObjects::default();
+    twin.change("a", Change::Write { at: 0, bytes: b"data" }).unwrap();
+    twin.delete_pool();
+    everything_fails(&twin, "of the twin");
+
+    let Some((access, _)) = cluster("doomed") else { return };
+    let name = format!("doomed-{}", std::process::id());
+    let ceph = |arguments: &[&str]| {
+        let status = Command::new("ceph").arg("-c").arg(&access.conf).args(arguments).status().unwrap();
+        assert!(status.success(), "ceph {arguments:?}");
+    };
+    ceph(&["config", "set", "mon", "mon_allow_pool_delete", "true"]);
+    ceph(&["osd", "pool", "create", &name, "8"]);
+    let access = Access { pool: name.clone(), ..access.clone() };
+    let pool = Pool::open(&Cluster::connect(&access).unwrap(), &access).unwrap();
+    pool.change("a", Change::Write { at: 0, bytes: b"data" }).unwrap();
+    pool.change("b", Change::Write { at: 0, bytes: b"data" }).unwrap();
+    let renamed = format!("{name}-renamed");
+    ceph(&["osd", "pool", "rename", &name, &renamed]);
+    assert_eq!(read(&pool, "a", 0, 4), b"data", "a new name is no new pool");
+    assert_eq!(read(&pool, "never-there", 0, 4), [0; 4]);
+    let mut held = pool.hold("/srv/volume", None).unwrap();
+    ceph(&["osd", "pool", "rm", &renamed, &renamed, "--yes-i-really-really-mean-it"]);
+    everything_fails(&pool, &name);
+    // One of the same name has none of the objects.
+    ceph(&["osd", "pool", "create", &name, "8"]);
+    everything_fails(&pool, &name);
+    let gone = Error::Gone(name.clone());
+    assert_eq!(held.give_up(), Err(gone.clone()));
+    assert_eq!(pool.holder(), Err(gone.clone()));
+    assert_eq!(pool.waiting(), Err(gone.clone()));
+    assert_eq!(pool.withdraw("/srv/volume"), Err(gone.clone()));
+    assert_eq!(pool.has_room(), Err(gone));
+    ceph(&["osd", "pool", "rm", &name, &name, "--yes-i-really-really-mean-it"]);
 }
 
 #[test]

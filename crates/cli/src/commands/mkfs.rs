@@ -6,10 +6,12 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use log::LevelFilter;
 use oncefs_engine::{Copies, DataPlace, ObjectAccess, Profile, SealingKey, Store, VolumeSpec};
 use oncefs_fs::{FileSystem, SystemClock};
 
 use crate::commands::help::UNITS;
+use crate::daemon::logging;
 use crate::failure::{Failure, OrFail, Outcome, exit};
 use crate::figures::of_mount::HostSpace;
 use crate::mounting::{cluster_name, key_file, options};
@@ -112,6 +114,8 @@ pub fn run(arguments: MkfsArgs) -> Outcome {
     }
     setup::make_private_files();
     setup::keep_from_dumps();
+    // Only the daemon has a log. What would be a warning there concerns whoever makes the volume.
+    logging::start(&logging::Target::Stderr, LevelFilter::Warn).or_fail_doing(exit::FAILED, "cannot print warnings")?;
     let place = Place::at(&arguments.volume);
     let key = sealing_key(&arguments, &spec)?;
     confine(&arguments, &spec, place)?;

@@ -277,6 +277,7 @@ fn watch_lease(daemon: &Arc<OpenVolume>, mounter: &Arc<Mounter>) -> std::io::Res
         let Some(end) = lease.wait_for_end() else { return };
         let why = match end {
             LeaseEnd::TakenOver => "another machine took the volume over",
+            LeaseEnd::Gone => "the volume's pool was deleted",
             LeaseEnd::Paused => {
                 "this process stood still for longer than its lease, so another machine may serve the volume"
             }

@@ -222,10 +222,11 @@ fn renew(held: &HeldLease, mut lease: Lease, objects: &dyn Objects, mut record: 
             held.count(renewed.is_ok());
             match renewed {
                 Ok(()) => lease.renewed(),
-                Err(error @ (Error::Guarded(_) | Error::Fenced)) => {
+                Err(error @ (Error::Guarded(_) | Error::Fenced | Error::Gone(_))) => {
                     log::error!("cannot renew the lease: {error}");
-                    lease.taken_over();
-                    end = end.or(Some(End::TakenOver));
+                    let why = if matches!(error, Error::Gone(_)) { End::Gone } else { End::TakenOver };
+                    lease.refused(why);
+                    end = end.or(Some(why));
                 }
                 Err(error) => log::warn!("cannot renew the lease, trying again: {error}"),
             }
@@ -321,5 +322,10 @@ mod tests {
         third.lease().reserve_for(Some("heir:/srv".to_owned()));
         third.release().unwrap();
         assert_eq!((found().state, found().owner), (HeadState::Reserved, "heir:/srv".to_owned()));
+        let last = renewer(&objects, head(&objects));
+        objects.delete_pool();
+        pass(1500);
+        until("a head learns that the pool is gone", || last.lease().end() == Some(End::Gone));
+        assert!(!last.lease().wait(), "no request waits for a pool that is gone");
     }
 }

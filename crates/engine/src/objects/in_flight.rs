@@ -172,7 +172,9 @@ impl Flights {
                 self.submit(&flight.name, owned, WhenFull::UsesReserve).wait()
             }
             // A hole that is not made costs space and nothing else.
-            (Err(error), Owned::Zero { .. } | Owned::Remove) if !matches!(error, Error::Fenced | Error::Guarded(_)) => {
+            (Err(error), Owned::Zero { .. } | Owned::Remove)
+                if !matches!(error, Error::Fenced | Error::Guarded(_) | Error::Gone(_)) =>
+            {
                 log::warn!("cannot give space of the object {} back: {error}", flight.name);
                 Ok(())
             }

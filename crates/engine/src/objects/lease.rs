@@ -21,6 +21,8 @@ pub enum End {
     TakenOver,
     /// The process did not run for longer than the lease, so another head may have been there meanwhile.
     Paused,
+    /// The pool was deleted, so nobody can be the head any more.
+    Gone,
 }
 
 /// The lease of this process.
@@ -67,9 +69,9 @@ impl Lease {
         self.renewed = self.sent;
     }
 
-    /// The last renewal was refused because this is not the head any more.
-    pub fn taken_over(&mut self) {
-        self.end.get_or_insert(End::TakenOver);
+    /// The last renewal was refused for good.
+    pub fn refused(&mut self, end: End) {
+        self.end.get_or_insert(end);
     }
 
     /// When the last renewal that succeeded was sent.
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn a_refused_renewal_ends_the_lease() {
         let mut lease = Lease::new(LENGTH, at(0));
-        lease.taken_over();
+        lease.refused(End::TakenOver);
         assert_eq!((lease.look(at(1)), lease.answers_until()), (Some(End::TakenOver), None));
     }
 

@@ -187,3 +187,62 @@ fn each_of_two_pools_with_little_room_refuses_new_data_and_is_named() {
     }
     assert_content(&mount.join("kept"), 1, 16 * MIB);
 }
+
+impl Cluster {
+    /// A pool that goes when its test ends, with its name.
+    fn make_doomed(&self, name: &str) -> String {
+        let pool = format!("{name}-{}", std::process::id());
+        self.ceph(&["config", "set", "mon", "mon_allow_pool_delete", "true"]);
+        self.ceph(&["osd", "pool", "create", &pool, "8"]);
+        self.ceph(&["osd", "pool", "application", "enable", &pool, "oncefs"]);
+        pool
+    }
+
+    fn delete(&self, pool: &str) {
+        self.ceph(&["osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it"]);
+    }
+}
+
+/// A cluster says of objects of a pool that is gone that they are missing, as holes are.
+#[test]
+fn a_data_pool_that_is_deleted_under_a_mount_is_an_error_and_no_zeros() {
+    let Some(cluster) = Cluster::of_test("doomed-data") else { return };
+    let pool = cluster.make_doomed("doomed-data");
+    let mut mount =
+        Mount::in_objects_with(&cluster.address(), &cluster.conf, "1G", &["--data-pool", &pool, "--records", "rados"]);
+    // Without a comparison with the block table, which would find the zeros.
+    mount.set_options(&["verify=off"]);
+    mount.mount();
+    write_synced(&mount.join("file"), 1, 64 * MIB).unwrap();
+    let renamed = format!("{pool}-renamed");
+    cluster.ceph(&["osd", "pool", "rename", &pool, &renamed]);
+    assert_content(&mount.join("file"), 1, 64 * MIB);
+    mount.umount();
+    let refused = Command::new(oncefs()).arg("mount").arg(mount.volume()).arg(mount.dir()).output().unwrap();
+    let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.contains(&format!("no pool {pool}")) && refused.contains("ceph osd pool rename"), "{refused}");
+    cluster.ceph(&["osd", "pool", "rename", &renamed, &pool]);
+    // Neither the kernel nor the daemon has a block of it in memory.
+    mount.mount();
+    cluster.delete(&pool);
+    let failed = fs::read(mount.join("file")).expect_err("no zeros are read");
+    assert_eq!(failed.raw_os_error(), Some(libc::EIO), "{failed}");
+    write_synced(&mount.join("late"), 2, 16 * MIB).expect_err("no data is lost without an error");
+    let told = mount.logged().matches(&format!("error: the pool {pool} is gone")).count();
+    assert_eq!(told, 1, "{}", mount.logged());
+    mount.end();
+}
+
+#[test]
+fn a_pool_that_is_deleted_under_a_mount_ends_it() {
+    let Some(cluster) = Cluster::of_test("doomed") else { return };
+    let pool = cluster.make_doomed("doomed");
+    let address = format!("rados://{pool}/{}", cluster.namespace);
+    let mut mount = Mount::in_objects_with(&address, &cluster.conf, "1G", &["--records", "rados"]);
+    mount.mount();
+    write_synced(&mount.join("file"), 1, 16 * MIB).unwrap();
+    cluster.delete(&pool);
+    eventually("the mount ends", || fs::read(mount.join("file")).is_err());
+    assert!(mount.logged().contains(&format!("the pool {pool} is gone")), "{}", mount.logged());
+    mount.end();
+}

@@ -110,6 +110,21 @@ fn of_an_erasure_coded_image_only_whole_objects_go() {
 }
 
 #[test]
+fn objects_of_a_deleted_pool_are_no_holes_and_nothing_is_removed_there() {
+    let (objects, device) = device();
+    device.write_at(&[1; OBJECT as usize], 0).unwrap();
+    device.flush().unwrap();
+    objects.delete_pool();
+    for at in [0, 5 * OBJECT] {
+        let failed = device.read_at(&mut [0xEE; 4096], at).unwrap_err();
+        assert!(failed.to_string().contains("is gone"), "{failed}");
+    }
+    device.next_data(0).unwrap_err();
+    device.punch(0, OBJECT).unwrap();
+    assert!(device.flush().unwrap_err().to_string().contains("is gone"), "the removal was not done");
+}
+
+#[test]
 fn an_image_grows_durably_and_is_virtual() {
     let (objects, device) = device();
     device.grow(100 << 40).unwrap();

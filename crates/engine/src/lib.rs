@@ -95,6 +95,7 @@ pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use layout::run_states::{BudgetUse, Compressed, Equal, Explained, ExplainedRun, What, push_run};
+pub use objects::announcement::Announcement;
 pub use objects::held_lease::HeldLease;
 pub use objects::lease::End as LeaseEnd;
 pub use oncefs_dedup::{
@@ -119,8 +120,7 @@ pub use stats::counters::{
 pub use store::Store;
 pub use store::history::History;
 pub use types::{
-    Announcement, Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WhenHeld,
-    WriteMode,
+    Change, DataPlace, MapId, OpenOptions, RankTurn, ReadBuf, UnknownBlocks, VolumeSpec, WhenHeld, WriteMode,
 };
 #[cfg(any(test, feature = "testing"))]
 pub use volume::backend::TestHooks;

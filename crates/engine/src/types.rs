@@ -3,14 +3,11 @@
 
 use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::device::buffer::PooledBuf;
-use crate::sync::{LockRank, Mutex};
+use crate::objects::announcement::Announcement;
 use crate::{Copies, FilePolicy, ObjectAccess, Profile, Result};
 
 /// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.
@@ -45,61 +42,14 @@ pub struct VolumeSpec {
 }
 
 /// What opening does if another process has the objects of a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum WhenHeld {
     /// It fails, also if the lease of the other ran out.
     Refused,
     /// It takes the objects over if the lease of the other runs out, and fails if the other renews it.
     TakesOver,
-    /// It waits until the other ends or loses its lease.
-    StandsBy,
-}
-
-/// What says in the cluster that this process waits for a volume, while it does. All clones are the same.
-#[derive(Clone)]
-pub struct Announcement(Arc<Mutex<Option<Announcing>>>);
-
-/// The thread that repeats an announcement.
-struct Announcing {
-    /// Dropped, it ends the thread.
-    goes_on: Sender<()>,
-    /// Disconnected once the thread has ended.
-    ended: Receiver<()>,
-}
-
-impl Default for Announcement {
-    fn default() -> Self {
-        Self(Arc::new(Mutex::new(LockRank::Leaf, None)))
-    }
-}
-
-impl std::fmt::Debug for Announcement {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Announcement")
-    }
-}
-
-impl Announcement {
-    /// How long its end waits for a cluster that does not answer.
-    const PATIENCE: Duration = Duration::from_secs(1);
-
-    /// For the thread that announces: what tells it to end, and what it drops at its end.
-    pub(crate) fn begin(&self) -> (Receiver<()>, Sender<()>) {
-        let ((goes_on, ends), (ending, ended)) = (mpsc::channel(), mpsc::channel());
-        *self.0.lock() = Some(Announcing { goes_on, ended });
-        (ends, ending)
-    }
-
-    /// Takes back that this process waits, and waits for that a second at most: the cluster may not answer.
-    pub fn end(&self) {
-        // Not in the lock: it waits for the cluster.
-        let announcing = self.0.lock().take();
-        let Some(Announcing { goes_on, ended }) = announcing else { return };
-        drop(goes_on);
-        if ended.recv_timeout(Self::PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            log::info!("the cluster does not answer: that this process waits runs out by itself");
-        }
-    }
+    /// It waits until the other ends or loses its lease, or this process ends.
+    StandsBy(Announcement),
 }
 
 /// How a volume is opened.
@@ -111,8 +61,6 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// What opening does if another process has a volume in objects. Other volumes are refused.
     pub when_held: WhenHeld,
-    /// While opening waits (`WhenHeld::StandsBy`), what says so in the cluster, for a process that may end meanwhile.
-    pub announcement: Option<Announcement>,
     /// The raw device that has the blocks now, if it is not the one given to mkfs. `None`: that one.
     pub data_device: Option<PathBuf>,
     /// A profile to use instead of the volume's own.
@@ -130,7 +78,6 @@ impl OpenOptions {
             memory_bytes_max,
             read_only: false,
             when_held: WhenHeld::Refused,
-            announcement: None,
             data_device: None,
             profile: None,
             settings: Vec::new(),

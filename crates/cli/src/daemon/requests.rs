@@ -463,8 +463,10 @@ fn open_file_system(task: &Task, budget: &Budget, announcement: &Announcement) -
     let read_only = task.options.read_only();
     let store_options = OpenOptions {
         read_only,
-        when_held: if task.options.standby { WhenHeld::StandsBy } else { WhenHeld::TakesOver },
-        announcement: Some(announcement.clone()),
+        when_held: match task.options.standby {
+            true => WhenHeld::StandsBy(announcement.clone()),
+            false => WhenHeld::TakesOver,
+        },
         data_device: task.options.data_device.clone(),
         profile: task.options.profile,
         settings: task.options.settings.clone(),

@@ -156,7 +156,12 @@ fn serve_unprivileged(
 ) -> Outcome {
     let announcement = Announcement::default();
     let open = || OpenVolume::open(task, budget, &announcement);
-    let daemon = signals.end_while(task.options.standby, || announcement.end(), open)?;
+    let (daemon, signal) = signals.end_while(task.options.standby, || announcement.end(), open);
+    let daemon = daemon?;
+    if let Some(signal) = signal {
+        log::info!("{signal} came while {} was opened: closing it", shown(&task.volume));
+        return daemon.close(Requests::Over).or_fail(exit::MOUNT_FAILED);
+    }
     let (mounter, metrics) = (&kernel.mounter.clone(), kernel.metrics.take());
     let session = mount(task, budget, &daemon, kernel).inspect_err(|_| drop(daemon.close(Requests::MayCome)))?;
     let watch = start_threads(task, &session, &daemon, mounter, signals)

@@ -101,26 +101,33 @@ impl EndSignals {
         std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
     }
 
-    /// Ends this process if one of them comes during `work`, if `is_on`, and calls `last` before. For work that may wait
-    /// for another machine.
-    pub fn end_while<T>(&self, is_on: bool, last: impl Fn() + Send, work: impl FnOnce() -> T) -> T {
-        let is_done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            if is_on {
-                let is_done = &is_done;
-                scope.spawn(move || {
-                    while !is_done.load(Acquire) {
-                        if let Some(signal) = self.wait(Some(LOOK)) {
-                            log::info!("{signal}: standing by no longer");
-                            last();
-                            std::process::exit(0);
-                        }
+    /// Ends this process if one of them comes during `work`, if `is_on` and `may_end` allows it. Otherwise returns the
+    /// signal's name with the result, for the caller to follow it. For work that may wait for another machine.
+    pub fn end_while<T>(
+        &self,
+        is_on: bool,
+        may_end: impl Fn() -> bool + Send,
+        work: impl FnOnce() -> T,
+    ) -> (T, Option<&'static str>) {
+        let is_done = &AtomicBool::new(false);
+        let watch = move || {
+            while !is_done.load(Acquire) {
+                if let Some(signal) = self.wait(Some(LOOK)) {
+                    if may_end() {
+                        log::info!("{signal}: standing by no longer");
+                        std::process::exit(0);
                     }
-                });
+                    return Some(signal);
+                }
             }
+            None
+        };
+        std::thread::scope(|scope| {
+            let watcher = is_on.then(|| scope.spawn(watch));
             let result = work();
             is_done.store(true, Release);
-            result
+            // A panic of the watcher was reported when it happened.
+            (result, watcher.and_then(|watcher| watcher.join().ok().flatten()))
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncefs_rados::Standbys;
 
-use crate::Announcement;
+use super::announcement::Announcement;
 
 /// How long an announcement lasts. A process that was killed is listed for so long.
 const LASTS: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ impl Announcer {
 
 impl Drop for Announcer {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.withdraw();
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(objects.waiting().unwrap(), [""; 0], "the next line may be the end of the process");
         let announcer = start();
         until(&objects, &["/srv/volume"]);
-        announcement.clone().end();
+        assert!(announcement.clone().end());
         assert_eq!(objects.waiting().unwrap(), [""; 0], "a signal came");
         drop(announcer);
     }

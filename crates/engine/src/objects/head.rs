@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use oncefs_rados::{Change, Error as ObjectError, Hold, LOCK_OBJECT, Objects, WhenFull};
 
+use super::announcement::Asking;
 use super::epoch::Epoch;
 use super::held_lease::Clock;
 use super::lease::{Seen, Watch};
@@ -38,6 +39,15 @@ const WITHOUT_RECORD: Duration = Duration::from_secs(30);
 /// The state that is watched: the holder's address, and epoch and renewals in its record.
 type Watched = (String, u64, u64);
 
+/// What came of a request for the objects.
+enum Asked {
+    Taken(Hold),
+    /// They are free, and another has the time of a lease to take them.
+    Reserved,
+    /// Another has them.
+    Refused(ObjectError),
+}
+
 /// The holder of the objects, as one look finds it.
 enum Holder {
     /// Its lease is over.
@@ -50,30 +60,31 @@ enum Holder {
 
 /// Takes the objects for this process. If another holds them, its lease is watched, and `when_held` says what follows.
 /// Objects that are reserved for another process are taken once that had the time of a lease for it.
-pub fn take(objects: &dyn Objects, place: &str, when_held: WhenHeld, clock: Clock) -> Result<Hold> {
-    let (mut watch, mut succeeds, mut is_told) = (Watch::default(), None, false);
-    let stands_by = when_held == WhenHeld::StandsBy;
+pub fn take(objects: &dyn Objects, place: &str, when_held: &WhenHeld, clock: Clock) -> Result<Hold> {
+    let (mut watch, mut succeeds, mut is_told) = (Watch::default(), None::<String>, false);
+    let stands_by = matches!(when_held, WhenHeld::StandsBy(_));
     let mut reserved = Watch::default();
     loop {
         let began = clock();
-        let held = objects.hold(place, succeeds.as_deref());
+        let is_free = |holder: &str| is_free(objects, holder, &mut reserved, clock);
+        let asked = ask(objects, (place, succeeds.as_deref()), when_held, is_free);
         watch.asked(began, clock());
-        let refused = match held {
-            Ok(hold) if is_free(objects, hold.holder(), &mut reserved, clock)? => return Ok(hold),
-            Ok(hold) => {
-                drop(hold);
+        let refused = match asked? {
+            Asked::Taken(hold) => return Ok(hold),
+            Asked::Refused(refused) => refused,
+            Asked::Reserved => {
                 thread::sleep(LOOK);
                 continue;
             }
-            Err(refused @ ObjectError::Locked { .. }) => refused,
-            Err(other) => return Err(failed("taking the objects of the volume")(other)),
         };
         if stands_by && !is_told {
             log::info!("standing by for the volume: {refused}");
             is_told = true;
         }
         succeeds = match look(objects, &mut watch, clock)? {
-            Holder::Over(_) if when_held == WhenHeld::Refused => return Err(Error::io(NO_TAKEOVER, refused.into())),
+            Holder::Over(_) if matches!(when_held, WhenHeld::Refused) => {
+                return Err(Error::io(NO_TAKEOVER, refused.into()));
+            }
             Holder::Over(address) => Some(address),
             Holder::Alive if !stands_by => return Err(failed("taking the objects of the volume")(refused)),
             Holder::Alive | Holder::Watched => None,
@@ -81,6 +92,34 @@ pub fn take(objects: &dyn Objects, place: &str, when_held: WhenHeld, clock: Cloc
         if succeeds.is_none() {
             thread::sleep(LOOK);
         }
+    }
+}
+
+/// Asks for the objects once, in the name of `place`, also if the holder with the address `succeeds` has them. A process
+/// that ends does not ask, or gives them back: as a closed volume, because no record says that it had them.
+fn ask(
+    objects: &dyn Objects,
+    (place, succeeds): (&str, Option<&str>),
+    when_held: &WhenHeld,
+    is_free: impl FnOnce(&str) -> Result<bool>,
+) -> Result<Asked> {
+    let ends = || Error::Invalid("the process ends, so it takes no volume".to_owned());
+    let asking = match when_held {
+        WhenHeld::StandsBy(announcement) => Some(announcement.ask().ok_or_else(ends)?),
+        WhenHeld::Refused | WhenHeld::TakesOver => None,
+    };
+    // The lock goes before the request is over.
+    let hold = match objects.hold(place, succeeds) {
+        Ok(hold) => hold,
+        Err(refused @ ObjectError::Locked { .. }) => return Ok(Asked::Refused(refused)),
+        Err(other) => return Err(failed("taking the objects of the volume")(other)),
+    };
+    if !is_free(hold.holder())? {
+        return Ok(Asked::Reserved);
+    }
+    match asking.as_ref().is_none_or(Asking::keeps) {
+        true => Ok(Asked::Taken(hold)),
+        false => Err(ends()),
     }
 }
 
@@ -146,6 +185,7 @@ mod tests {
 
     use oncefs_rados::{Guard, MemoryObjects, Pending, Read, Result as ObjectResult};
 
+    use super::super::announcement::Announcement;
     use super::*;
     use crate::device::Device;
     use crate::format::head_record::HeadState;
@@ -223,7 +263,7 @@ mod tests {
             NOW.fetch_add(4000, Relaxed);
             clock()
         };
-        let refused = take(&objects, "/srv/copy", WhenHeld::Refused, fast).err().unwrap().to_string();
+        let refused = take(&objects, "/srv/copy", &WhenHeld::Refused, fast).err().unwrap().to_string();
         assert!(refused.contains("oncefs mount") && refused.contains("--standby"), "{refused}");
     }
 
@@ -283,8 +323,11 @@ mod tests {
         }
     }
 
-    /// Objects with a lock that one holder has at a time.
-    struct Lockable(MemoryObjects, Arc<std::sync::Mutex<Vec<String>>>);
+    /// Who has a lock.
+    type Locks = Arc<std::sync::Mutex<Vec<String>>>;
+
+    /// Objects with a lock that one holder has at a time, and what happens while it is taken.
+    struct Lockable(MemoryObjects, Locks, Box<dyn Fn() + Send + Sync>);
 
     impl Objects for Lockable {
         fn read_all(&self, reads: &mut [Read<'_>]) {
@@ -306,6 +349,7 @@ mod tests {
         fn hold(&self, place: &str, _succeeds: Option<&str>) -> ObjectResult<Hold> {
             let taken = self.1.clone();
             taken.lock().unwrap().push(place.to_owned());
+            self.2();
             Ok(Hold::of_twin(place, move || {
                 taken.lock().unwrap().pop();
                 Ok(())
@@ -328,8 +372,7 @@ mod tests {
     fn a_reserved_volume_is_its_heirs_at_once_and_that_of_others_after_a_lease() {
         let clock = || Duration::from_millis(LATER.load(Relaxed));
         let fast = || Duration::from_millis(LATER.fetch_add(1000, Relaxed));
-        let locks = Arc::default();
-        let objects = Lockable(MemoryObjects::default(), locks);
+        let objects = Lockable(MemoryObjects::default(), Locks::default(), Box::new(|| {}));
         let owner = "heir".to_owned();
         begin(&objects, HeadRecord { state: HeadState::Reserved, owner, ..HeadRecord::unbegun() }, &[]).unwrap();
         let mut reserved = Watch::default();
@@ -339,12 +382,13 @@ mod tests {
         };
         assert!(is_free("heir", 0) && !is_free("other", 0) && !is_free("other", 4999));
         assert!(is_free("heir", 0) && is_free("other", 1));
-        let heir = take(&objects, "heir", WhenHeld::StandsBy, clock).unwrap();
+        let standing_by = || WhenHeld::StandsBy(Announcement::default());
+        let heir = take(&objects, "heir", &standing_by(), clock).unwrap();
         drop(heir);
         // Each look of another takes a lock, which it gives up again.
-        for when_held in [WhenHeld::StandsBy, WhenHeld::Refused] {
+        for when_held in [standing_by(), WhenHeld::Refused] {
             let began = clock();
-            let other = take(&objects, "other", when_held, fast).unwrap();
+            let other = take(&objects, "other", &when_held, fast).unwrap();
             assert!(clock() - began >= Duration::from_secs(5));
             assert_eq!(*objects.1.lock().unwrap(), ["other"]);
             drop(other);
@@ -352,5 +396,35 @@ mod tests {
         begin(&objects, HeadRecord { owner: "other".to_owned(), ..HeadRecord::unbegun() }, &[]).unwrap();
         let mut reserved = Watch::default();
         assert!(super::is_free(&objects, "heir", &mut reserved, clock).unwrap(), "a later head ends it");
+    }
+
+    #[test]
+    fn a_standby_that_ends_takes_no_lock_and_gives_back_the_one_that_it_gets() {
+        let locks = Locks::default();
+        let take = |announcement: &Announcement, meanwhile| {
+            let objects = Lockable(MemoryObjects::default(), locks.clone(), meanwhile);
+            super::take(&objects, "standby", &WhenHeld::StandsBy(announcement.clone()), clock)
+        };
+        let announcement = Announcement::default();
+        let hold = take(&announcement, Box::new(|| {})).unwrap();
+        assert!(!announcement.end(), "it has the volume, and has to close it");
+        drop(hold);
+        let announcement = Announcement::default();
+        let ((come, comes), ending) = (std::sync::mpsc::channel(), announcement.clone());
+        // A signal comes while the cluster gives the lock.
+        let meanwhile = Box::new(move || {
+            come.send(()).unwrap();
+            while !ending.is_ending() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let (ended, left) = (announcement.clone(), locks.clone());
+        let signal = thread::spawn(move || {
+            comes.recv().unwrap();
+            (ended.end(), left.lock().unwrap().clone())
+        });
+        assert!(take(&announcement, meanwhile).is_err());
+        assert_eq!(signal.join().unwrap(), (true, Vec::new()), "the process may exit, and nobody has the lock");
+        assert!(take(&announcement, Box::new(|| panic!("it asks again"))).is_err());
     }
 }

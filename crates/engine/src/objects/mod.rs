@@ -1,5 +1,6 @@
 //! Devices in objects of a cluster.
 
+pub mod announcement;
 pub mod announcer;
 pub mod device;
 pub mod epoch;

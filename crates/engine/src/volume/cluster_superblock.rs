@@ -189,7 +189,7 @@ pub fn publish(volume: &Path, key: &SealingKey, nonce: [u8; NONCE_BYTES]) -> Res
     }
     let sealed: SealedSuperblock = seal::seal(&superblock, key, nonce, oncefs_rados::host_name());
     let _alone = ExclusiveLock::of_volume(&volume.join("lock"), &volume.display().to_string())?;
-    let parts = object_parts::open(access, volume, superblock.volume_id, WhenHeld::Refused)?;
+    let parts = object_parts::open(access, volume, superblock.volume_id, &WhenHeld::Refused)?;
     parts.write_superblock(&sealed.encode()?)
 }
 

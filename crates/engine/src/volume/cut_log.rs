@@ -36,7 +36,7 @@ pub fn cut_log(volume: &Path) -> Result<Option<CutLog>> {
 /// The log of a closed volume, and what holds it for this process if it lies in objects.
 fn log_of(volume: &Path, superblock: &Superblock) -> Result<(Arc<dyn Device>, Option<HeldObjects>)> {
     if let DataPlace::Objects(access) = &superblock.data {
-        let parts = object_parts::open(access, volume, superblock.volume_id, WhenHeld::Refused)?;
+        let parts = object_parts::open(access, volume, superblock.volume_id, &WhenHeld::Refused)?;
         if let Some(log) = parts.log {
             return Ok((log, Some(parts.hold)));
         }
@@ -49,7 +49,7 @@ fn log_of(volume: &Path, superblock: &Superblock) -> Result<(Arc<dyn Device>, Op
 /// The checkpoint record, from a record store that stays as it is.
 fn stored_checkpoint(volume: &Path, superblock: &Superblock) -> Result<Option<Vec<u8>>> {
     if let (DataPlace::Objects(access), Some(terms)) = (&superblock.data, omap_terms(superblock, RECORDS_BYTES, true)) {
-        let parts = object_parts::open(access, volume, superblock.volume_id, WhenHeld::Refused)?;
+        let parts = object_parts::open(access, volume, superblock.volume_id, &WhenHeld::Refused)?;
         return parts.open_records(terms)?.get(&keys::checkpoint());
     }
     let place = Place::of(volume, superblock.volume_id);

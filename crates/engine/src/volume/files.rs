@@ -296,9 +296,10 @@ pub fn open(
         log::warn!("others can read {part}: chmod go-rwx {part}; what is in it they may know already");
     }
     let announcer = match &superblock.data {
-        DataPlace::Objects(access) if options.when_held == WhenHeld::StandsBy => {
-            Some(object_parts::announce(access, volume, options.announcement.as_ref())?)
-        }
+        DataPlace::Objects(access) => match &options.when_held {
+            WhenHeld::StandsBy(announcement) => Some(object_parts::announce(access, volume, announcement)?),
+            _ => None,
+        },
         _ => None,
     };
     let stands_by = announcer.is_some();
@@ -327,7 +328,7 @@ pub fn open(
     let mut records_in_objects = None;
     let (data, table, fragments, host, log) = match &superblock.data {
         DataPlace::Objects(access) => {
-            let parts = object_parts::open(access, volume, superblock.volume_id, options.when_held)?;
+            let parts = object_parts::open(access, volume, superblock.volume_id, &options.when_held)?;
             drop(announcer);
             if let Some(terms) = omap_terms(&superblock, kv_bytes_max, read_only) {
                 records_in_objects = Some(parts.open_records(terms)?);

@@ -99,7 +99,7 @@ pub fn make(
     attempt.keep_connected(Cluster::connect(access).map_err(&failed)?);
     pools.check_kinds(access).map_err(&failed)?;
     let place = place_of(attempt.volume())?;
-    let hold = head::take(&pools.own, &place, WhenHeld::Refused, boot_clock)?;
+    let hold = head::take(&pools.own, &place, &WhenHeld::Refused, boot_clock)?;
     let mut found = Vec::new();
     for (pool, access) in pools.with_access(access) {
         let names = pool.names().map_err(&failed)?;
@@ -268,10 +268,10 @@ impl Pools {
 
 /// Connects to the cluster, takes the objects for this process, and opens the images. A log in a file of the directory
 /// has no guard against an earlier head, so such a volume is not taken over.
-pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held: WhenHeld) -> Result<ObjectParts> {
+pub fn open(access: &ObjectAccess, volume: &Path, volume_id: [u8; 16], when_held: &WhenHeld) -> Result<ObjectParts> {
     let pools = Pools::open(access)?;
     let place = place_of(volume)?;
-    let when_held = if has_guarded_log(&pools.own)? { when_held } else { WhenHeld::Refused };
+    let when_held = if has_guarded_log(&pools.own)? { when_held } else { &WhenHeld::Refused };
     let hold = head::take(&pools.own, &place, when_held, boot_clock)?;
     parts(pools, access, volume_id, hold)
 }
@@ -282,9 +282,8 @@ pub fn has_guarded_log(objects: &dyn Objects) -> Result<bool> {
 }
 
 /// Says in the cluster that this process waits for the volume, until the value is dropped or `announcement` is ended.
-pub fn announce(access: &ObjectAccess, volume: &Path, announcement: Option<&Announcement>) -> Result<Announcer> {
-    let announcement = announcement.cloned().unwrap_or_default();
-    let announcer = Announcer::start(connect(access)?, place_of(volume)?, &announcement);
+pub fn announce(access: &ObjectAccess, volume: &Path, announcement: &Announcement) -> Result<Announcer> {
+    let announcer = Announcer::start(connect(access)?, place_of(volume)?, announcement);
     announcer.map_err(|e| Error::io("starting the thread that announces this process", e))
 }
 

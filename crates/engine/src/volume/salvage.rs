@@ -47,7 +47,7 @@ pub fn salvage(volume: &Path, is_record: IsRecord<'_>, without: &[String]) -> Re
 /// Reads every record of a store in objects. Their cluster keeps their copies and repairs them; nothing can be saved
 /// beside that.
 fn check_objects(access: &ObjectAccess, volume: &Path, terms: OmapTerms) -> Result<()> {
-    let parts = object_parts::open(access, volume, terms.volume_id, WhenHeld::Refused)?;
+    let parts = object_parts::open(access, volume, terms.volume_id, &WhenHeld::Refused)?;
     let told = |error| match error {
         Error::Corrupt { what, detail } => {
             let way_out = "the cluster keeps the copies of its objects: ceph health detail, ceph pg repair";
@@ -97,7 +97,7 @@ impl Examined {
             Some(Arc::new(open(&volume.join(name), false).ok()?))
         };
         if let DataPlace::Objects(access) = &superblock.data {
-            let parts = object_parts::open(access, volume, superblock.volume_id, WhenHeld::Refused).ok()?;
+            let parts = object_parts::open(access, volume, superblock.volume_id, &WhenHeld::Refused).ok()?;
             let log = parts.log.or_else(|| file("log"));
             return Some(Self { table: parts.table, log, _hold: Some(parts.hold) });
         }

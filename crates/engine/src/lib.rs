@@ -39,6 +39,7 @@
 //! # }
 //! ```
 
+mod announcement;
 mod error;
 mod store;
 pub mod sync;
@@ -74,6 +75,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use announcement::Announcement;
 pub use commit::change_room::LogReservation;
 pub use commit::log::CutLog;
 pub use damage::affected_files::{BadBlock, BadPlace};
@@ -95,7 +97,6 @@ pub use layout::defrag::outcome::{DefragOptions, DefragOutcome, ExtentsLeft};
 pub use layout::fragmentation::{FileLayout, LayoutCursor, LayoutPortion, OpenRun, RunClass};
 pub use layout::referrers::{MapCursor, Referrer, Referrers};
 pub use layout::run_states::{BudgetUse, Compressed, Equal, Explained, ExplainedRun, What, push_run};
-pub use objects::announcement::Announcement;
 pub use objects::held_lease::HeldLease;
 pub use objects::lease::End as LeaseEnd;
 pub use oncefs_dedup::{

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::announcement::Announcement;
 use crate::device::buffer::PooledBuf;
-use crate::objects::announcement::Announcement;
 use crate::{Copies, FilePolicy, ObjectAccess, Profile, Result};
 
 /// The id of a map (a file's extents): from 1 on, in the order of creation, never reused.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use oncefs_rados::Standbys;
 
-use super::announcement::Announcement;
+use crate::announcement::Announcement;
 
 /// How long an announcement lasts. A process that was killed is listed for so long.
 const LASTS: Duration = Duration::from_secs(10);

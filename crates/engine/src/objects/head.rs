@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use oncefs_rados::{Change, Error as ObjectError, Hold, LOCK_OBJECT, Objects, WhenFull};
 
-use super::announcement::Asking;
 use super::epoch::Epoch;
 use super::held_lease::Clock;
 use super::lease::{Seen, Watch};
+use crate::announcement::Asking;
 use crate::format::head_record::{self, HeadRecord};
 use crate::{Error, Result, WhenHeld};
 
@@ -185,8 +185,8 @@ mod tests {
 
     use oncefs_rados::{Guard, MemoryObjects, Pending, Read, Result as ObjectResult};
 
-    use super::super::announcement::Announcement;
     use super::*;
+    use crate::announcement::Announcement;
     use crate::device::Device;
     use crate::format::head_record::HeadState;
     use crate::format::image::ImageHeader;

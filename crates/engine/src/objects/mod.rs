@@ -1,6 +1,5 @@
 //! Devices in objects of a cluster.
 
-pub mod announcement;
 pub mod announcer;
 pub mod device;
 pub mod epoch;

@@ -112,7 +112,8 @@ impl Setup {
         committer: Option<Committer>,
     ) -> oncefs_fs::Result<(Arc<Store>, Arc<FileSystem>)> {
         let store = self.open_store(tape, committer)?;
-        let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
+        let options =
+            Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false, generation: None };
         let file_system = FileSystem::open_without_threads(store.clone(), clock, &options)?;
         Ok((store, file_system))
     }

@@ -202,7 +202,8 @@ impl Disk {
     fn open(tape: &Arc<Tape>, commits: bool) -> Self {
         let committer: Committer = Box::new(|commit| commit().unwrap());
         let store = SETUP.open_store(tape, Some(committer).filter(|_| commits)).unwrap();
-        let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
+        let options =
+            Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false, generation: None };
         let clock = Arc::new(StepClock::default());
         let file_system = FileSystem::open_without_threads(store.clone(), clock, &options).unwrap();
         let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };

@@ -53,6 +53,10 @@ pub struct Options {
     pub atime: AtimePolicy,
     /// Refuses all changes; orphans stay.
     pub read_only: bool,
+    /// The generation of the inodes that this mount makes: a random number. It tells them from those of an earlier mount
+    /// with the same numbers, which a crash took before they were durable. `None`: that of the volume, for openings
+    /// whose inodes nobody has a handle of.
+    pub generation: Option<u32>,
 }
 
 /// The space that `statfs` shows, in blocks of 4 KiB. Inode numbers have no limit, so there is no count of them.
@@ -150,7 +154,7 @@ impl FileSystem {
     pub fn open_without_threads(store: Arc<Store>, clock: Arc<dyn Clock>, options: &Options) -> Result<Arc<Self>> {
         let numbers = InodeNumbers::open(&store, options.read_only)?;
         let file_system = Arc::new(Self {
-            generation: generation_of(&store),
+            generation: options.generation.unwrap_or_else(|| generation_of(&store)),
             placement: Placement::read(&store)?,
             inodes: InodeCache::new(options.memory_bytes_max),
             numbers,

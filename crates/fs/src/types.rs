@@ -1,6 +1,6 @@
 //! The types of the interface: inode numbers, kinds of files, attributes, callers, times, and the clock that gives them.
 
-/// Number of an inode. Never reused.
+/// Number of an inode. Never used again, unless a crash took the inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ino(pub u64);
 
@@ -115,7 +115,7 @@ impl FileFlags {
 pub struct Attributes {
     /// Inode number.
     pub ino: Ino,
-    /// Distinguishes inodes with the same number on different volumes (NFS handles).
+    /// Distinguishes inodes with the same number, of different volumes or before and after a crash (NFS handles).
     pub generation: u32,
     /// Kind of file.
     pub kind: FileKind,

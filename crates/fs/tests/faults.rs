@@ -75,7 +75,7 @@ impl Parts {
     }
 
     fn open(&self, faults: &Arc<Faults>) -> Arc<FileSystem> {
-        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false, generation: None };
         FileSystem::open_without_threads(self.store(faults).unwrap(), Arc::new(TestClock::default()), &options).unwrap()
     }
 }

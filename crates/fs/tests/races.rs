@@ -63,7 +63,7 @@ fn open(clock: Arc<dyn Clock>, ranks: &str) -> Arc<FileSystem> {
     let settings = settings.map(|(n, v)| (n.to_owned(), v.to_owned())).to_vec();
     let store = Store::open_on(backend, &OpenOptions { settings, ..OpenOptions::new(16 << 20) }).unwrap();
     FileSystem::format(&store, &*clock).unwrap();
-    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Relative, read_only: false };
+    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Relative, read_only: false, generation: None };
     FileSystem::open_without_threads(store, clock, &options).unwrap()
 }
 

@@ -444,3 +444,26 @@ fn a_file_system_opened_for_reading_refuses_changes_and_keeps_orphans() {
     assert_eq!(file_system.getattr(orphan).unwrap().nlink, 0);
     assert_consistent(&file_system);
 }
+
+#[test]
+fn an_inode_that_a_crash_took_has_another_generation_than_the_next_one_of_its_number() {
+    let volume = Volume::new(AtimePolicy::Never);
+    let made_before_a_crash = |generation, name, is_durable| {
+        let file_system = volume.open_as(generation);
+        let made = file(&file_system, Ino::ROOT, name);
+        if is_durable {
+            file_system.store().commit().unwrap();
+        }
+        file_system.store().shut_down();
+        assert!(file_system.close().is_err(), "nothing becomes durable any more");
+        made
+    };
+    let lost = made_before_a_crash(1, "lost", false);
+    let kept = made_before_a_crash(2, "kept", true);
+    assert_eq!(kept.ino, lost.ino, "nothing durable says that the number was given");
+    assert_eq!((lost.generation, kept.generation), (1, 2), "a handle has the number and this");
+    let later = made_before_a_crash(3, "later", true);
+    assert!(later.ino > kept.ino, "the number of a durable inode is not given again");
+    let found = volume.open_as(4).lookup(Ino::ROOT, b"kept").unwrap();
+    assert_eq!((found.ino, found.generation), (kept.ino, 2));
+}

@@ -218,7 +218,7 @@ fn counting(settings: &[(&str, &str)], published: Arc<AtomicU64>) -> Arc<FileSys
         Store::open_driven(backend, &options, TestHooks { committer: Some(count), ..TestHooks::default() }).unwrap();
     let clock = Arc::new(TestClock::default());
     FileSystem::format(&store, &*clock).unwrap();
-    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false, generation: None };
     FileSystem::open_without_threads(store, clock, &options).unwrap()
 }
 

@@ -228,7 +228,8 @@ fn content(number: u64) -> Vec<u8> {
 
 fn open(volume: &Path) -> Arc<FileSystem> {
     let store = Store::open(volume, &oncefs_engine::OpenOptions::new(64 << 20)).unwrap();
-    let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Relative, read_only: false };
+    let options =
+        Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Relative, read_only: false, generation: None };
     FileSystem::open(store, Arc::new(SystemClock), &options).unwrap()
 }
 

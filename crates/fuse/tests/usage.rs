@@ -54,7 +54,8 @@ impl Mounted {
         std::fs::create_dir(&mount_point).unwrap();
         let store = Store::open(&volume, &oncefs_engine::OpenOptions::new(64 << 20)).unwrap();
         FileSystem::format(&store, &SystemClock).unwrap();
-        let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Relative, read_only: false };
+        let options =
+            Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Relative, read_only: false, generation: None };
         let file_system = FileSystem::open(store, Arc::new(SystemClock), &options).unwrap();
         let (serving, limit) = Self::serve(&file_system, volume, mount_point);
         Self { file_system, dir, limit: Some(limit), serving: Some(serving) }

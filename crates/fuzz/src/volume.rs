@@ -175,7 +175,7 @@ impl Volume {
 
     /// Opens it.
     pub fn open(&self, read_only: bool) -> Result<Arc<FileSystem>> {
-        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only };
+        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only, generation: None };
         FileSystem::open_without_threads(self.store(read_only)?, self.clock.clone(), &options)
     }
 }

@@ -284,6 +284,11 @@ pub fn handle_of(path: &Path) -> io::Result<Handle> {
     Ok(handle)
 }
 
+/// The generation in the handle of a file on FUSE, which follows the two halves of the inode number.
+pub fn generation_of(handle: &Handle) -> u32 {
+    u32::from_ne_bytes([8, 9, 10, 11].map(|at| handle.f_handle[at]))
+}
+
 /// open_by_handle_at(2) for reading, on the mount that `mount` is a path of.
 pub fn open_by_handle(mount: &Path, handle: &Handle) -> io::Result<File> {
     open_by_handle_at(&File::open(mount)?, handle)

@@ -405,6 +405,21 @@ fn a_file_is_found_again_by_its_handle_without_its_name() {
     );
 }
 
+/// After a crash numbers may be given again, so each mount has a generation of its own for the files that it makes.
+#[test]
+fn handles_of_the_files_of_two_mounts_have_different_generations() {
+    let mut mount = small();
+    let generation = |mount: &Mount, name: &str| {
+        fs::write(mount.join(name), name).unwrap();
+        sys::generation_of(&sys::handle_of(&mount.join(name)).unwrap())
+    };
+    let first = [generation(&mount, "first"), generation(&mount, "second")];
+    assert_eq!(first[0], first[1]);
+    mount.remount();
+    assert_ne!(generation(&mount, "third"), first[0]);
+    assert_eq!(sys::generation_of(&sys::handle_of(&mount.join("first")).unwrap()), first[0]);
+}
+
 #[test]
 fn appending_processes_do_not_overwrite_each_other() {
     let mount = small();

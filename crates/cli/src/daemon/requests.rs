@@ -32,6 +32,7 @@ use crate::figures::of_mount::{
 use crate::hex;
 use crate::mounting::options::MountOptions;
 use crate::names::{Name, shown};
+use crate::random;
 
 /// A process that is being killed releases its files within this time.
 const DYING_PATIENCE: Duration = Duration::from_secs(3);
@@ -461,6 +462,7 @@ fn is_served(volume: &Path) -> bool {
 
 fn open_file_system(task: &Task, budget: &Budget, announcement: &Announcement) -> Outcome<Arc<FileSystem>> {
     let read_only = task.options.read_only();
+    let random = random::bytes().or_fail_doing(exit::MOUNT_SYSTEM, "cannot read /dev/urandom")?;
     let store_options = OpenOptions {
         read_only,
         when_held: match task.options.standby {
@@ -476,6 +478,7 @@ fn open_file_system(task: &Task, budget: &Budget, announcement: &Announcement) -
         memory_bytes_max: budget.inode_bytes_max(),
         atime: atime_policy(task.options.kernel_flags),
         read_only,
+        generation: Some(u32::from_ne_bytes(random)),
     };
     let store = open_store(&task.volume, &store_options).or_fail(exit::MOUNT_FAILED)?;
     FileSystem::open(store, Arc::new(SystemClock), &options).or_fail(exit::MOUNT_FAILED)

@@ -99,7 +99,7 @@ impl Volume {
     }
 
     fn file_system(&self, store: Arc<Store>) -> Arc<FileSystem> {
-        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false, generation: None };
         FileSystem::open(store, Arc::new(SystemClock), &options).unwrap()
     }
 

@@ -1,7 +1,8 @@
-//! Inode numbers: handed out in ascending order and never reused.
+//! Inode numbers: handed out in ascending order, and never again once an inode with the number is durable.
 //!
 //! A mount leases them in batches, so that creating a file writes no counter. Numbers of a lease that are left when the
-//! mount ends stay unused.
+//! mount ends stay unused. A crash may take a lease and all its inodes: the next mount gives these numbers again, and
+//! its generation tells its inodes from those that are gone.
 
 use oncefs_engine::sync::{LockRank, Mutex, RwLock, RwLockReadGuard};
 use oncefs_engine::{Change, Store};
@@ -13,7 +14,8 @@ use crate::{Error, Ino, Result};
 const LEASE: u64 = 1024;
 
 pub(crate) struct InodeNumbers {
-    /// The first number of this mount's first lease, which identifies the mount: no other mount of the volume has it.
+    /// The first number of this mount's first lease, which identifies the mount: no earlier one that left anything
+    /// durable has it.
     epoch: u64,
     free: Mutex<Free>,
     /// Held shared from the moment a number is taken until its inode is published.
@@ -55,7 +57,7 @@ impl InodeNumbers {
         self.epoch
     }
 
-    /// Takes a number that was never used.
+    /// Takes a number that no inode has.
     pub(crate) fn take(&self, store: &Store) -> Result<(Ino, BeingMade<'_>)> {
         let being_made = self.being_made.read();
         let mut free = self.free.lock();
@@ -91,7 +93,7 @@ impl InodeNumbers {
     }
 }
 
-/// The generation of a volume's inodes. Numbers are never reused, so it only has to differ between volumes.
+/// The generation of inodes that no mount makes, and of those of early versions. It differs between volumes.
 pub(crate) fn generation_of(store: &Store) -> u32 {
     let [a, b, c, d, ..] = store.volume_id();
     u32::from_le_bytes([a, b, c, d])

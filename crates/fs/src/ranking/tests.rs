@@ -95,7 +95,7 @@ fn a_queue_is_as_long_as_there_are_files_and_takes_no_memory() {
         Store::open(&volume, &OpenOptions { settings: settings.into(), ..OpenOptions::new(MEMORY_BYTES) }).unwrap();
     let clock = Arc::new(TestClock::default());
     FileSystem::format(&store, &*clock).unwrap();
-    let options = Options { memory_bytes_max: 4 << 20, atime: AtimePolicy::Never, read_only: false };
+    let options = Options { memory_bytes_max: 4 << 20, atime: AtimePolicy::Never, read_only: false, generation: None };
     let fs = FileSystem::open(store, clock.clone(), &options).unwrap();
     let began = Instant::now();
     let show = |what: &str| {
@@ -134,7 +134,7 @@ fn open_with_a_file(dir: &tempfile::TempDir) -> (Arc<FileSystem>, Arc<TestClock>
     let store = Store::open(&volume, &OpenOptions { settings: settings.into(), ..OpenOptions::new(16 << 20) }).unwrap();
     let clock = Arc::new(TestClock::default());
     FileSystem::format(&store, &*clock).unwrap();
-    let options = Options { memory_bytes_max: 4 << 20, atime: AtimePolicy::Never, read_only: false };
+    let options = Options { memory_bytes_max: 4 << 20, atime: AtimePolicy::Never, read_only: false, generation: None };
     let fs = FileSystem::open(store, clock.clone(), &options).unwrap();
     let caller = Caller { uid: 0, gid: 0, umask: 0, labels: &[] };
     let ino = fs.mknod(Ino::ROOT, b"file", libc::S_IFREG | 0o644, 0, &caller).unwrap().ino;

@@ -107,17 +107,24 @@ impl Volume {
 
     /// Opens the volume with the threads of a mount.
     pub fn open_with_threads(&self) -> Arc<FileSystem> {
-        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false };
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false, generation: None };
         FileSystem::open(self.store(false), self.clock.clone(), &options).unwrap()
     }
 
     pub fn open_without_threads(&self) -> Arc<FileSystem> {
-        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false };
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false, generation: None };
+        FileSystem::open_without_threads(self.store(false), self.clock.clone(), &options).unwrap()
+    }
+
+    /// As [`Volume::open`], for a mount with this generation.
+    pub fn open_as(&self, generation: u32) -> Arc<FileSystem> {
+        let generation = Some(generation);
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: false, generation };
         FileSystem::open_without_threads(self.store(false), self.clock.clone(), &options).unwrap()
     }
 
     pub fn open_read_only(&self) -> Arc<FileSystem> {
-        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: true };
+        let options = Options { memory_bytes_max: 0, atime: self.atime, read_only: true, generation: None };
         FileSystem::open(self.store(true), self.clock.clone(), &options).unwrap()
     }
 }

@@ -79,7 +79,7 @@ fn open(volume: &Path, mode: Mode) -> Option<Arc<FileSystem>> {
 }
 
 fn mounted(store: Arc<Store>) -> Option<Arc<FileSystem>> {
-    let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false };
+    let options = Options { memory_bytes_max: 1 << 20, atime: AtimePolicy::Never, read_only: false, generation: None };
     let opened = FileSystem::open(store.clone(), Arc::new(SystemClock), &options).ok();
     if opened.is_none() {
         drop(store.close());

@@ -76,7 +76,7 @@ impl Volume {
 
     pub fn open_with(&self, settings: &[(&str, &str)]) -> Arc<FileSystem> {
         // A small inode cache, so that eviction is part of every test.
-        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+        let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false, generation: None };
         let clock = self.clock.clone();
         FileSystem::open_without_threads(self.store(settings), clock, &options).unwrap()
     }

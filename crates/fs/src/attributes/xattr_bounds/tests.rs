@@ -78,7 +78,7 @@ impl Volume {
 }
 
 fn open_on(store: Arc<Store>) -> Arc<FileSystem> {
-    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false };
+    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: false, generation: None };
     FileSystem::open_without_threads(store, Arc::new(SystemClock), &options).unwrap()
 }
 

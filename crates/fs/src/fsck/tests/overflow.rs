@@ -99,7 +99,7 @@ fn a_volume_that_lost_how_its_names_are_placed_is_not_opened_as_if_it_were_empty
     let volume = Volume::new();
     let store = volume.store();
     Broken::of(&store).delete(placement::KEY.to_vec());
-    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: true };
+    let options = Options { memory_bytes_max: 0, atime: AtimePolicy::Never, read_only: true, generation: None };
     let opened = FileSystem::open(store.clone(), Arc::new(SystemClock), &options);
     assert!(opened.is_err_and(|error| error.to_string().contains("placement of names")));
     store.close().unwrap();

@@ -112,9 +112,10 @@ impl Cluster {
             pool.and_then(|pool| pool["size"].as_u64()).unwrap_or(0)
         };
         let copies = size_of(&self.pool);
-        let of_data = self.data_pool.as_ref().map_or_else(String::new, |pool| {
-            format!(", data in the pool {pool} over {} OSDs", size_of(pool))
-        });
+        let of_data = self
+            .data_pool
+            .as_ref()
+            .map_or_else(String::new, |pool| format!(", data in the pool {pool} over {} OSDs", size_of(pool)));
         let version = run(Command::new("ceph").arg("--version"))?;
         let version = version.split(' ').nth(2).unwrap_or("unknown").to_owned();
         let (osds, device) = (number("num_osds"), self.device_bytes()? >> 30);
